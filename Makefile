@@ -1,0 +1,30 @@
+# The two commands a newcomer needs: make demo, make test.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Two spinning OpenMP threads on a busy core cost a factor of eight.
+export OMP_WAIT_POLICY := passive
+
+.PHONY: demo test test-all lint clean
+
+demo: $(VENV)/.installed
+	$(BIN)/npda demo
+
+test: $(VENV)/.installed lint
+	$(BIN)/pytest
+
+test-all: $(VENV)/.installed lint
+	$(BIN)/pytest -m ''
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/pyright
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs

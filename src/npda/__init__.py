@@ -1,0 +1,1 @@
+"""npda: text-only domain adaptation for end-to-end speech translation."""
