@@ -1,1 +1,49 @@
+"""Speech translators behind one protocol, and the way to open them."""
 
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npda.errors import InputError
+
+if TYPE_CHECKING:
+    from npda.models.speech2text import Speech2Text
+
+
+def load_backbone(directory: str | Path) -> Speech2Text:
+    """Open a model directory, whoever saved it: ``npda train`` or transformers' ``save_pretrained``."""
+    directory = Path(directory)
+    model_type = read_config(directory).get("model_type")
+    if model_type != "speech_to_text":
+        raise InputError(
+            f"{directory}: models of type {model_type!r} cannot be opened; expected a Speech2Text directory "
+            "(model_type 'speech_to_text' in its config.json)."
+        )
+    if not (directory / "model.safetensors").is_file() and not (directory / "model.safetensors.index.json").is_file():
+        raise InputError(
+            f"{directory}: there is no model.safetensors; save the model with save_pretrained() of transformers 5, "
+            "pickled weights are not opened."
+        )
+    from npda.models.speech2text import Speech2Text
+
+    try:
+        return Speech2Text.from_pretrained(directory)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{directory}: the model cannot be loaded: {reason}") from error
+
+
+def read_config(directory: Path) -> dict:
+    """The config.json of a model directory."""
+    path = directory / "config.json"
+    if not path.is_file():
+        raise InputError(f"{directory} is not a model directory: it has no config.json.")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not JSON ({error}); restore it from the model's source.") from error
+    if not isinstance(config, dict):
+        raise InputError(f"{path} does not hold a JSON object; restore it from the model's source.")
+    return config

@@ -1,0 +1,94 @@
+"""The seam between speech translators and everything written on top of them.
+
+A backbone has one decoder and two ways in: ``hear`` takes speech, ``read`` takes text, both give a
+``Memory`` that the decoder attends to. ``states`` runs the decoder over known targets (training, building a
+datastore); ``start`` and ``Stream.step`` run it token by token (decoding). A new model family is one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an encoder hands to the decoder.
+
+    states: [batch, source, dim]
+    mask: [batch, source] bool, True where there is something to attend to
+    """
+
+    states: Tensor
+    mask: Tensor
+
+
+class Stream(Protocol):
+    """Decoding in progress: the caches of ``sentences × beam`` rows, sentence by sentence."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Feed tokens [rows, n]; return the decoder state after the last of them, [rows, dim]."""
+        ...
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i continues what row ``rows[i]`` was so far; rows stay within their sentence. rows: [rows]"""
+        ...
+
+    def keep(self, sentences: Tensor) -> None:
+        """Go on with these sentences only. sentences: [kept] indices in rising order"""
+        ...
+
+
+class Target(Protocol):
+    """Text ↔ token ids of what the decoder writes."""
+
+    pad: int
+    eos: int
+
+    def __len__(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+class Backbone(Protocol):
+    """A frozen or trainable speech translator."""
+
+    dim: int  # width of a decoder state: the width of a datastore key
+    max_target: int  # longest target the decoder has positions for, prompt included
+
+    @property
+    def target(self) -> Target: ...
+
+    def features(self, waveform: np.ndarray) -> np.ndarray:
+        """What ``hear`` takes for one utterance. waveform: [samples] float32 at 16 kHz → [frames, bins]"""
+        ...
+
+    def hear(self, features: Tensor, lengths: Tensor) -> Memory:
+        """Encode speech. features: [batch, frames, bins] zero-padded, lengths: [batch]"""
+        ...
+
+    def prompt(self, language: str | None = None) -> list[int]:
+        """The tokens every target begins with: start symbol, language tag, task."""
+        ...
+
+    def states(self, memory: Memory, tokens: Tensor) -> Tensor:
+        """Decoder states for known targets, the keys of the paper: after the final layer norm.
+
+        tokens: [batch, length], prompt first, right-padded → [batch, length, dim]; the state at position t
+        predicts the token at t + 1.
+        """
+        ...
+
+    def start(self, memory: Memory, beam: int) -> Stream:
+        """Begin decoding every sentence of the memory with ``beam`` rows each."""
+        ...
+
+    def logits(self, states: Tensor) -> Tensor:
+        """The output layer. states: [..., dim] → [..., vocabulary]"""
+        ...

@@ -1,0 +1,165 @@
+"""The paper's own architecture: transformers' ``Speech2TextForConditionalGeneration``.
+
+A model directory is an ordinary Hugging Face directory; what transformers itself has no place for lies beside it:
+the transcripts' vocabulary in ``source/`` and the global CMVN statistics in ``preprocessor_config.json``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import Speech2TextConfig, Speech2TextForConditionalGeneration
+
+from npda import audio
+from npda.audio import Normalizer
+from npda.models.backbone import Memory
+from npda.models.stream import StreamLayer, TransformerStream, fuse
+from npda.text import Vocabulary
+
+SOURCE_DIRECTORY = "source"
+
+# Sizes that reproduce the paper's parameter counts (31.1M and 76.3M) with 8,000 and 10,000 target pieces:
+# FFN 2048 and an output layer of its own. ``mini`` learns the embedded corpus in minutes on two cores.
+PRESETS: dict[str, dict[str, Any]] = {
+    "mini": dict(
+        d_model=128, encoder_layers=3, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=256, decoder_ffn_dim=256, conv_channels=256, dropout=0.05, tie_word_embeddings=True,
+    ),
+    "paper-bilingual": dict(
+        d_model=256, encoder_layers=12, decoder_layers=6, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=2048, decoder_ffn_dim=2048, conv_channels=1024, dropout=0.1, tie_word_embeddings=False,
+    ),
+    "paper-multilingual": dict(
+        d_model=512, encoder_layers=12, decoder_layers=6, encoder_attention_heads=8, decoder_attention_heads=8,
+        encoder_ffn_dim=2048, decoder_ffn_dim=2048, conv_channels=1024, dropout=0.1, tie_word_embeddings=False,
+    ),
+}  # fmt: skip
+
+
+class Speech2Text(nn.Module):
+    """A `Backbone` around transformers' Speech2Text."""
+
+    def __init__(
+        self,
+        model: Speech2TextForConditionalGeneration,
+        target: Vocabulary,
+        normalizer: Normalizer,
+        source: Vocabulary | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.target = target
+        self.source = source
+        self.normalizer = normalizer
+        self.dim: int = model.config.d_model
+        self.max_target: int = model.config.max_target_positions
+
+    @classmethod
+    def create(
+        cls, preset: str, target: Vocabulary, normalizer: Normalizer, source: Vocabulary | None = None, **changes: Any
+    ) -> Speech2Text:
+        """A model with random weights. changes: fields of Speech2TextConfig that differ from the preset"""
+        config = Speech2TextConfig(vocab_size=len(target), **{**PRESETS[preset], **changes})
+        return cls(Speech2TextForConditionalGeneration(config), target, normalizer, source).eval()
+
+    @classmethod
+    def from_pretrained(cls, directory: str | Path) -> Speech2Text:
+        directory = Path(directory)
+        model = Speech2TextForConditionalGeneration.from_pretrained(
+            directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
+        )
+        source = directory / SOURCE_DIRECTORY
+        return cls(
+            model,
+            Vocabulary.load(directory),
+            Normalizer.load(directory),
+            Vocabulary.load(source) if source.is_dir() else None,
+        ).eval()
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        self.model.save_pretrained(directory)
+        self.target.save(directory)
+        self.normalizer.save(directory)
+        if self.source is not None:
+            self.source.save(Path(directory) / SOURCE_DIRECTORY)
+
+    def features(self, waveform: np.ndarray) -> np.ndarray:
+        return self.normalizer(audio.fbank(waveform))
+
+    def hear(self, features: Tensor, lengths: Tensor) -> Memory:
+        encoder = self.model.model.encoder
+        x = features.transpose(1, 2)
+        for conv in encoder.conv.conv_layers:
+            x = nn.functional.glu(conv(x), dim=1)
+            lengths = (lengths - 1) // 2 + 1
+            # transformers lets the second convolution look into the padding; a sentence must not depend on its batch.
+            mask = torch.arange(x.shape[2], device=x.device) < lengths[:, None]
+            x = x * mask[:, None, :]
+        x = encoder.embed_scale * x.transpose(1, 2)
+        x = x + self._positions(encoder.embed_positions, 0, x.shape[1])
+        x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
+        attention = None
+        if not bool(mask.all()):
+            attention = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min)
+            attention = attention[:, None, None, :]
+        for layer in encoder.layers:
+            if self.training and torch.rand([]) < encoder.layerdrop:
+                continue
+            x = layer(x, attention)
+        return Memory(encoder.layer_norm(x), mask)
+
+    def prompt(self, language: str | None = None) -> list[int]:
+        start = [self.model.config.decoder_start_token_id]
+        if not self.target.languages:
+            return start
+        return [*start, self.target.language_id(language)]
+
+    def states(self, memory: Memory, tokens: Tensor) -> Tensor:
+        return self.model.model.decoder(
+            input_ids=tokens,
+            encoder_hidden_states=memory.states,
+            encoder_attention_mask=memory.mask,
+            use_cache=False,
+        ).last_hidden_state
+
+    def start(self, memory: Memory, beam: int) -> TransformerStream:
+        return TransformerStream(self._stream_layers(), self._embed, self.model.model.decoder.layer_norm, memory, beam)
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.model.lm_head(states)
+
+    def _stream_layers(self) -> list[StreamLayer]:
+        return [
+            StreamLayer(
+                heads=layer.self_attn.num_heads,
+                self_norm=layer.self_attn_layer_norm,
+                qkv=fuse(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
+                self_out=layer.self_attn.out_proj,
+                cross_norm=layer.encoder_attn_layer_norm,
+                cross_q=layer.encoder_attn.q_proj,
+                cross_kv=fuse(layer.encoder_attn.k_proj, layer.encoder_attn.v_proj),
+                cross_out=layer.encoder_attn.out_proj,
+                ffn_norm=layer.final_layer_norm,
+                fc1=layer.fc1,
+                fc2=layer.fc2,
+                activation=layer.activation_fn,
+            )
+            for layer in self.model.model.decoder.layers
+        ]
+
+    def _embed(self, tokens: Tensor, position: int) -> Tensor:
+        decoder = self.model.model.decoder
+        embedded = decoder.embed_tokens(tokens) * decoder.embed_scale
+        return embedded + self._positions(decoder.embed_positions, position, tokens.shape[1])
+
+    @staticmethod
+    def _positions(table: Any, start: int, length: int) -> Tensor:
+        """Sinusoidal positions start … start + length − 1; as in fairseq they count from padding_idx + 1."""
+        first = table.padding_idx + 1 + start
+        if first + length > table.weights.shape[0]:
+            table.make_weights(first + length + table.offset, table.embedding_dim, table.padding_idx)
+        return table.weights[first : first + length]

@@ -1,0 +1,142 @@
+"""The Speech2Text backbone against transformers' own classes."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from transformers import Speech2TextForConditionalGeneration, Speech2TextProcessor
+
+from npda.audio import Normalizer
+from npda.errors import InputError
+from npda.models import load_backbone
+from npda.models.speech2text import Speech2Text
+
+
+class Pieces:
+    """A vocabulary that only has a size."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@pytest.mark.parametrize(
+    ("preset", "pieces", "millions"), [("paper-bilingual", 8_000, 31.1), ("paper-multilingual", 10_000, 76.3)]
+)
+def test_paper_sizes(preset, pieces, millions):
+    with torch.device("meta"):
+        model = Speech2Text.create(preset, Pieces(pieces), Normalizer(None, None))  # pyright: ignore[reportArgumentType]
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == millions
+
+
+def test_states_and_logits_equal_transformers_forward():
+    model = tiny.backbone()
+    features, lengths = tiny.speech([90, 90, 90])
+    tokens = torch.randint(3, len(model.target), (3, 7))
+    with torch.inference_mode():
+        theirs = model.model(input_features=features, decoder_input_ids=tokens).logits
+        ours = model.logits(model.states(model.hear(features, lengths), tokens))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_stream_gives_the_states_of_the_teacher_forced_pass():
+    model = tiny.backbone()
+    features, lengths = tiny.speech([90, 61])
+    tokens = torch.randint(3, len(model.target), (2, 40))  # long enough for the cache to grow
+    with torch.inference_mode():
+        memory = model.hear(features, lengths)
+        whole = model.states(memory, tokens)
+        stream = model.start(memory, beam=1)
+        steps = [stream.step(tokens[:, :3])] + [stream.step(tokens[:, t : t + 1]) for t in range(3, 40)]
+    torch.testing.assert_close(torch.stack(steps, dim=1), whole[:, 2:], atol=1e-5, rtol=1e-4)
+
+
+def test_stream_follows_reordered_beams_and_kept_sentences():
+    """Three sentences, two beams; after four tokens beams are swapped and the middle sentence leaves."""
+    model = tiny.backbone()
+    features, lengths = tiny.speech([50, 70, 90])
+    history = torch.randint(3, len(model.target), (6, 4))
+    rows = torch.tensor([1, 0, 2, 2, 5, 5])
+    last = torch.randint(3, len(model.target), (4, 1))
+    with torch.inference_mode():
+        memory = model.hear(features, lengths)
+        stream = model.start(memory, beam=2)
+        for t in range(4):
+            stream.step(history[:, t : t + 1])
+        stream.reorder(rows)
+        stream.keep(torch.tensor([0, 2]))
+        states = stream.step(last)
+
+        kept = history[rows][[0, 1, 4, 5]]
+        sentences = torch.tensor([0, 0, 2, 2])
+        repeated = type(memory)(memory.states[sentences], memory.mask[sentences])
+        expected = model.states(repeated, torch.cat([kept, last], dim=1))[:, -1]
+    torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_sentence_does_not_depend_on_the_padding_of_its_batch():
+    model = tiny.backbone()
+    features, lengths = tiny.speech([57, 130])
+    with torch.inference_mode():
+        together = model.hear(features, lengths)
+        alone = model.hear(features[:1, :57], lengths[:1])
+    size = alone.states.shape[1]
+    assert together.mask[0].sum() == size
+    torch.testing.assert_close(together.states[0, :size], alone.states[0], atol=1e-5, rtol=1e-4)
+
+
+def test_transformers_opens_our_directory(tmp_path):
+    model = tiny.backbone()
+    model.save_pretrained(tmp_path)
+    theirs = Speech2TextForConditionalGeneration.from_pretrained(tmp_path)
+    for name, parameter in model.model.state_dict().items():
+        assert torch.equal(parameter, theirs.state_dict()[name]), name
+    processor = Speech2TextProcessor.from_pretrained(tmp_path)
+    text = "Der Boden ist schön."
+    assert processor.tokenizer(text).input_ids == [*model.target.encode(text), model.target.eos]
+    waveform = np.random.default_rng(0).normal(size=16_000).astype(np.float32) * 0.1
+    features = processor.feature_extractor(waveform, sampling_rate=16_000, return_tensors="np").input_features[0]
+    np.testing.assert_allclose(model.features(waveform), features, atol=2e-3)
+
+
+def test_we_open_a_directory_saved_by_transformers(tmp_path):
+    model = tiny.backbone()
+    model.save_pretrained(tmp_path / "ours")
+    Speech2TextForConditionalGeneration.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    Speech2TextProcessor.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    opened = load_backbone(tmp_path / "theirs")
+    features, lengths = tiny.speech([64])
+    with torch.inference_mode():
+        torch.testing.assert_close(opened.hear(features, lengths).states, model.hear(features, lengths).states)
+    assert opened.target.encode("Wo ist die Küche?") == model.target.encode("Wo ist die Küche?")
+
+
+def test_language_tag_follows_the_start_symbol():
+    model = tiny.backbone(languages=("de", "fr"))
+    start, tag = model.prompt("fr")
+    assert start == model.model.config.decoder_start_token_id
+    assert tag == model.target.language_id("fr")
+    with pytest.raises(InputError, match="de"):
+        model.prompt("xx")
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "no config.json"),
+        ({"config.json": "{"}, "not JSON"),
+        ({"config.json": json.dumps({"model_type": "bert"})}, "'bert'"),
+        ({"config.json": json.dumps({"model_type": "speech_to_text"})}, "model.safetensors"),
+    ],
+)
+def test_wrong_model_directories_get_one_sentence(tmp_path, files, says):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=says) as error:
+        load_backbone(tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,43 @@
+"""A random Speech2Text model small enough for tests, over a real SentencePiece vocabulary."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import torch
+
+from npda.audio import Normalizer
+from npda.models.speech2text import Speech2Text
+from npda.text import Vocabulary
+
+SENTENCES = [
+    "The floor is yours.",
+    "We opened the window and closed the door.",
+    "Das Wort hat die Fraktion.",
+    "Der Boden ist schön, aber kalt.",
+    "Wo ist die Küche?",
+    "Sie möchte über den Antrag sprechen.",
+]
+
+
+@cache
+def vocabulary(languages: tuple[str, ...] = ()) -> Vocabulary:
+    return Vocabulary.train(SENTENCES, size=60, languages=languages)
+
+
+def backbone(seed: int = 0, languages: tuple[str, ...] = (), **changes) -> Speech2Text:
+    """Random weights, spread widely (init_std) so that decoding has clear winners and some variety."""
+    torch.manual_seed(seed)
+    size = dict(d_model=32, encoder_layers=2, encoder_ffn_dim=64, decoder_ffn_dim=64, conv_channels=64, init_std=0.2)
+    normalizer = Normalizer(mean=np.zeros(80, np.float32), std=np.ones(80, np.float32))
+    return Speech2Text.create("mini", vocabulary(languages), normalizer, vocabulary(), **{**size, **changes})
+
+
+def speech(lengths: list[int], seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random features [batch, longest, 80], zero-padded, and their lengths [batch]."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.zeros(len(lengths), max(lengths), 80)
+    for row, length in zip(features, lengths, strict=True):
+        row[:length] = torch.randn(length, 80, generator=generator)
+    return features, torch.tensor(lengths)
