@@ -60,6 +60,7 @@ class Backbone(Protocol):
     """A frozen or trainable speech translator."""
 
     dim: int  # width of a decoder state: the width of a datastore key
+    max_frames: int  # longest utterance ``hear`` takes
     max_target: int  # longest target the decoder has positions for, prompt included
 
     @property

@@ -56,6 +56,7 @@ class Speech2Text(nn.Module):
         self.source = source
         self.normalizer = normalizer
         self.dim: int = model.config.d_model
+        self.max_frames: int = model.config.max_source_positions
         self.max_target: int = model.config.max_target_positions
 
     @classmethod

@@ -1,0 +1,138 @@
+"""Audio in, text out: the few lines most people need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from npda import audio
+from npda.decoding.beam import Hypothesis, SearchOptions, search
+from npda.errors import InputError
+from npda.models import load_backbone
+from npda.models.backbone import Backbone
+
+Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
+
+_WINDOW = 512  # inputs read ahead and sorted by length before they are cut into batches
+_BATCH_FRAMES = 16_000  # padded frames in a batch
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation of one input.
+
+    source: the file as it was named, or "" for samples; duration: seconds of audio;
+    score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first
+    """
+
+    text: str
+    score: float
+    duration: float
+    source: str = ""
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """One input, read and turned into features [frames, bins]."""
+
+    source: str
+    duration: float
+    features: np.ndarray
+
+
+class Translator:
+    """A speech translator: a backbone and the search over it."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.backbone = backbone
+
+    @classmethod
+    def from_pretrained(cls, directory: str | PathLike[str]) -> Translator:
+        """Open a model directory made by ``npda train`` or by transformers."""
+        return cls(load_backbone(Path(directory)))
+
+    def translate(self, source: Audio, options: SearchOptions = SearchOptions(), language: str | None = None) -> Translation:
+        """Translate one file or one array of samples.
+
+        language: target language, for models with several
+        """
+        (translation,) = self.translate_all([source], options, language)
+        assert translation is not None  # without on_error, errors are raised
+        return translation
+
+    def translate_all(
+        self,
+        sources: Iterable[Audio],
+        options: SearchOptions = SearchOptions(),
+        language: str | None = None,
+        on_error: Callable[[InputError], None] | None = None,
+    ) -> Iterator[Translation | None]:
+        """Translate any number of inputs in bounded memory, in their order.
+
+        on_error: called for an input that cannot be read, which then gives None; without it the error is raised
+        """
+        prompt = self.backbone.prompt(language)
+        sources = iter(sources)
+        while window := list(islice(sources, _WINDOW)):
+            heard = [self._hear(source, on_error) for source in window]
+            results: list[Translation | None] = [None] * len(window)
+            for batch in _batches(heard):
+                inputs = [item for index in batch if (item := heard[index]) is not None]
+                for index, item, hypotheses in zip(batch, inputs, self._decode(inputs, prompt, options), strict=True):
+                    results[index] = self._translation(item, hypotheses)
+            yield from results
+
+    def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
+        name = "" if isinstance(source, np.ndarray) else str(source)
+        try:
+            waveform = source if isinstance(source, np.ndarray) else audio.load(source)
+            features = self.backbone.features(waveform)
+            duration = len(waveform) / audio.SAMPLE_RATE
+            if len(features) > self.backbone.max_frames:
+                raise InputError(
+                    f"{name or 'The audio'} is {duration:.0f} s long, this model takes at most "
+                    f"{self.backbone.max_frames / 100:.0f} s: cut it into sentences."
+                )
+            return _Heard(name, duration, features)
+        except InputError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            return None
+
+    @torch.inference_mode()
+    def _decode(self, inputs: Sequence[_Heard], prompt: list[int], options: SearchOptions) -> list[list[Hypothesis]]:
+        lengths = torch.tensor([len(item.features) for item in inputs])
+        features = torch.nn.utils.rnn.pad_sequence(
+            [torch.from_numpy(item.features) for item in inputs], batch_first=True
+        )
+        memory = self.backbone.hear(features, lengths)
+        return search(self.backbone, memory, prompt, options)
+
+    def _translation(self, item: _Heard, hypotheses: list[Hypothesis]) -> Translation:
+        texts = tuple((self.backbone.target.decode(h.tokens), h.score) for h in hypotheses)
+        text, score = texts[0]
+        return Translation(text, score, item.duration, item.source, texts)
+
+
+def _batches(heard: Sequence[_Heard | None]) -> Iterator[list[int]]:
+    """Indices of what was heard, longest first, cut where a padded batch would exceed its frames."""
+    lengths = {index: len(item.features) for index, item in enumerate(heard) if item is not None}
+    batch: list[int] = []
+    for index in sorted(lengths, key=lengths.__getitem__, reverse=True):
+        if batch and lengths[batch[0]] * (len(batch) + 1) > _BATCH_FRAMES:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
