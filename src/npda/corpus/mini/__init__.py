@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from npda.errors import InputError
-from npda.files import cache_dir
+from npda.files import atomic_directory, cache_dir
 
 _DESCRIPTION = "mini.json"
 
@@ -43,7 +43,9 @@ def prepare(
             raise InputError(f"{directory} exists and is not the embedded corpus; choose another directory.")
         from npda.corpus.mini.speech import record
 
-        record(directory, language, seed, progress, {_DESCRIPTION: json.dumps(made_of, indent=2) + "\n"})
+        with atomic_directory(directory) as building:
+            record(building, language, seed, progress)
+            (building / _DESCRIPTION).write_text(json.dumps(made_of, indent=2) + "\n")
     elif json.loads((directory / _DESCRIPTION).read_text()) != made_of:
         raise InputError(
             f"{directory} holds the embedded corpus of another language, seed or version; "

@@ -1,0 +1,63 @@
+"""The speech of the embedded corpus: every sentence read by one of four espeak-ng voices."""
+
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import soundfile
+
+from npda.audio import SAMPLE_RATE, frame_count
+from npda.corpus.manifest import Utterance, write_manifest
+from npda.corpus.mini import Mini
+from npda.corpus.mini.grammar import SPLITS, sentences
+from npda.corpus.pairs import Pair, write_pairs
+from npda.corpus.synthesis import Espeak, Synthesizer
+from npda.progress import bar
+
+VOICES = ("en-us", "en-gb", "en-us+f3", "en-us+m3")
+# Brisk, so that a sentence takes about a hundred frames and a model is trained in minutes.
+RATES = range(285, 316)
+PITCHES = range(40, 61)
+
+
+def record(directory: Path, language: str, seed: int, progress: bool) -> None:
+    """Write audio, manifests and text pairs of every domain and split into a directory."""
+    corpus = Mini(directory)
+    splits = {key: sentences(*key, language, seed) for key in SPLITS}
+    synthesizer = Espeak()
+    # One text is spoken at a time; the other threads resample and compress those before it.
+    with ThreadPoolExecutor(os.cpu_count()) as pool, bar(progress) as display:
+        task = display.add_task("Recording", total=sum(map(len, splits.values())), note="")
+        for (domain, split), pairs in splits.items():
+            folder = directory / domain / split
+            folder.mkdir(parents=True)
+
+            def read_aloud(pair: Pair, folder: Path = folder) -> Utterance:
+                return _read_aloud(synthesizer, pair, folder, seed)
+
+            utterances = []
+            for utterance in pool.map(read_aloud, pairs):
+                utterances.append(utterance)
+                display.advance(task)
+            write_manifest(corpus.manifest(domain, split), utterances)
+            write_pairs(corpus.text(domain, split), pairs)
+
+
+def _read_aloud(synthesizer: Synthesizer, pair: Pair, folder: Path, seed: int) -> Utterance:
+    """Record one sentence; its voice depends on the seed and its id alone."""
+    rng = random.Random(f"{seed}-{pair.id}")
+    voice, rate, pitch = rng.choice(VOICES), rng.choice(RATES), rng.choice(PITCHES)
+    waveform = synthesizer.speak(pair.src_text, voice, rate, pitch)
+    path = folder / f"{pair.id}.flac"
+    soundfile.write(path, waveform, SAMPLE_RATE, subtype="PCM_16")
+    return Utterance(
+        id=pair.id,
+        audio=str(path),
+        n_frames=frame_count(len(waveform)),
+        tgt_text=pair.tgt_text,
+        src_text=pair.src_text,
+        speaker=voice,
+        src_lang="en",
+        tgt_lang=pair.tgt_lang,
+    )
