@@ -1,19 +1,24 @@
 """Scores against hand-computed cases, brute force and sacreBLEU's own command line."""
 
+import json
 import math
 import os
 import random
 import subprocess
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jiwer import wer as jiwer_wer
+from typer.testing import CliRunner
 
 from npda.errors import InputError
 from npda.evaluation.scores import METRICS, Comparison, bleu, chrf, compare, normalize, score, wer
+from npda.files import write_lines
 
 WORDS = ("der", "die", "Präsident", "spricht", "über", "Öl", ",", ".", "Haushalt", "2009", "“Ja”", "geht’s")
 SENTENCE = st.lists(st.sampled_from("abc"), max_size=8)
@@ -212,7 +217,7 @@ def test_different_lengths_are_refused_with_both_counts(metric: str):
 
 
 def test_an_empty_reference_has_no_wer():
-    with pytest.raises(InputError, match="Line 2 of the references is empty"):
+    with pytest.raises(InputError, match="Sentence 2 of the references is empty"):
         wer(["a", "b"], ["a", " "])
     with pytest.raises(InputError, match="punctuation only"):
         wer(["a"], ["?!"])
@@ -230,3 +235,96 @@ def test_an_unknown_metric_is_refused():
         compare(["a"], ["b"], ["a"], ["ter"])
     with pytest.raises(InputError, match="no metric 'ter'"):
         score("ter", ["a"], ["a"])
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    from npda.cli.evaluate import evaluate
+
+    app = typer.Typer(rich_markup_mode="markdown")
+    app.command()(evaluate)
+    return app
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> tuple[list[str], list[str], list[str]]:
+    """References as a manifest and gzipped text, hypotheses as text, baseline as npda translate's TSV."""
+    references, hypotheses, baseline = corpus(30, 2)
+    monkeypatch.chdir(tmp_path)
+    rows = [f"u{n}\ta.wav\t100\t{t}\tword number{n}" for n, t in enumerate(references)]
+    write_lines("test.tsv", ["id\taudio\tn_frames\ttgt_text\tsrc_text", *rows])
+    write_lines("test.txt.gz", references)
+    write_lines("pairs.tsv", [f"source\t{text}" for text in references])
+    write_lines("hyp.txt", hypotheses)
+    write_lines("base.tsv", ["id\tstart\tend\ttext", *(f"a.wav\t0\t9\t{text}" for text in baseline)])
+    return references, hypotheses, baseline
+
+
+def run(app: typer.Typer, command: str, input: bytes | None = None) -> str:
+    result = CliRunner().invoke(app, command.split(), input=input)
+    if result.exception:
+        raise result.exception
+    return result.stdout
+
+
+@pytest.mark.parametrize("reference_file", ["test.tsv", "test.txt.gz", "pairs.tsv"])
+def test_evaluate_reads_text_and_tables(app, files, reference_file: str):
+    references, hypotheses, _ = files
+    output = json.loads(run(app, f"hyp.txt {reference_file} --metric bleu --metric chrf --metric wer --json"))
+    expected = [bleu(hypotheses, references), chrf(hypotheses, references), wer(hypotheses, references)]
+    assert output["scores"] == json.loads(json.dumps([asdict(score) for score in expected]))
+    assert (output["sentences"], output["baseline"], output["comparisons"]) == (30, None, [])
+
+
+def test_evaluate_compares_with_a_baseline(app, files):
+    references, hypotheses, baseline = files
+    output = json.loads(run(app, "hyp.txt test.tsv --baseline base.tsv --json --samples 200 --seed 3"))
+    expected = compare(hypotheses, baseline, references, samples=200, seed=3)
+    for printed, comparison in zip(output["comparisons"], expected, strict=True):
+        assert {key: printed[key] for key in asdict(comparison)} == asdict(comparison)
+        assert printed["delta"] == comparison.delta
+        assert printed["verdict"] == str(comparison)
+
+
+def test_evaluate_prints_a_table_verdicts_and_whole_signatures(app, files):
+    references, hypotheses, baseline = files
+    output = run(app, "hyp.txt test.tsv --baseline base.tsv --metric wer --metric bleu --samples 100")
+    for comparison in compare(hypotheses, baseline, references, ["wer", "bleu"], samples=100):
+        assert f" {comparison.delta:+.2f} " in output
+        assert f"{comparison.value:.2f} ± {comparison.ci:.2f}" in output
+        assert f"{comparison}\n" in output
+        assert f"{comparison.metric}|{comparison.signature}\n" in output
+    alone = run(app, "hyp.txt test.tsv")
+    assert f" {bleu(hypotheses, references).value:.2f} " in alone
+    assert f"chrF2|{chrf(hypotheses, references).signature}\n" in alone
+
+
+def test_evaluate_reads_standard_input_and_another_column(app, files):
+    spoken = "".join(f"Word number{n}!\r\n" for n in range(30))
+    output = json.loads(run(app, "- test.tsv --column src_text --metric wer --json", input=spoken.encode()))
+    assert output["scores"][0]["value"] == 0
+    with pytest.raises(InputError, match="line 2, is not UTF-8"):
+        run(app, "- test.tsv", input=b"a\n\xff\n")
+    with pytest.raises(InputError, match="one file only"):
+        run(app, "- test.tsv --baseline -")
+
+
+def test_evaluate_names_the_files_at_fault(app, files):
+    write_lines("short.txt", ["a"] * 29)
+    with pytest.raises(InputError, match=r"short.txt has 29 sentences but test.tsv has 30;"):
+        run(app, "short.txt test.tsv")
+    with pytest.raises(InputError, match=r"short.txt has 29 sentences but test.tsv has 30;"):
+        run(app, "hyp.txt test.tsv --baseline short.txt")
+    with pytest.raises(InputError, match=r"test.tsv, line 1: the column text is missing; "):
+        run(app, "hyp.txt test.tsv --column text")
+    with pytest.raises(InputError, match=r"none.txt cannot be read"):
+        run(app, "none.txt test.tsv")
+
+
+def test_evaluate_offers_every_metric_and_its_help_costs_nothing():
+    code = (
+        "import sys; from npda.cli.evaluate import Metric; "
+        "assert not {'numpy', 'sacrebleu', 'jiwer', 'torch'} & set(sys.modules); "
+        "from npda.evaluation.scores import METRICS; assert tuple(Metric) == METRICS"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -268,10 +268,10 @@ def _word_errors(hypotheses: Sequence[str], references: Sequence[str], normalize
     """[sentences, 5] int64: substitutions, deletions, insertions, words of hypothesis and reference."""
     import jiwer
 
-    for line, reference in enumerate(references, 1):
+    for number, reference in enumerate(references, 1):
         if not reference.strip():
             raise InputError(
-                f"Line {line} of the references is empty, and an empty reference has no word error rate; "
+                f"Sentence {number} of the references is empty, and so has no word error rate; "
                 "fill it in or take the sentence out of hypotheses and references."
             )
     prepare = normalize if normalized else lambda text: " ".join(text.split())

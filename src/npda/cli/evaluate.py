@@ -1,0 +1,178 @@
+"""npda evaluate: how good a translation is, and whether it is better than another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from npda.errors import InputError
+
+if TYPE_CHECKING:
+    from npda.evaluation.scores import Comparison, Score
+
+
+class Metric(StrEnum):
+    """What can be asked for: npda.evaluation.scores.METRICS, without the cost of importing them."""
+
+    bleu = "bleu"
+    chrf = "chrf"
+    wer = "wer"
+    wer_raw = "wer-raw"
+
+
+def evaluate(
+    hypotheses: Annotated[
+        str, typer.Argument(help="Text, one sentence a line, or a .tsv; - is standard input.")
+    ],
+    references: Annotated[
+        str, typer.Argument(help="The same number of sentences: text, manifest or pairs .tsv.")
+    ],
+    baseline: Annotated[
+        str | None, typer.Option(help="Hypotheses of another system to compare with.")
+    ] = None,
+    metric: Annotated[list[Metric], typer.Option(help="May be given several times.")] = [  # noqa: B006
+        Metric.bleu,
+        Metric.chrf,
+    ],
+    column: Annotated[str, typer.Option(help="Column of a .tsv; src_text for transcripts.")] = "tgt_text",
+    samples: Annotated[int, typer.Option(min=100, help="Resamples of the paired bootstrap.")] = 1000,
+    seed: Annotated[int, typer.Option(min=1, help="Seed of the resamples, as SACREBLEU_SEED.")] = 12345,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Score translations, and test whether they differ from a baseline's.
+
+    BLEU and chrF are sacreBLEU's (13a, cased), with its signatures and its paired bootstrap test (Koehn
+    2004). WER is jiwer's, without case and punctuation (wer-raw: with both). Files may be gzipped (.gz).
+
+    Examples:
+
+        npda evaluate hypotheses.txt test.tsv
+
+        npda evaluate adapted.txt test.tsv --baseline base.txt
+
+        npda translate test.tsv --model base | npda evaluate - test.tsv --json
+
+        npda evaluate transcripts.txt test.tsv --metric wer --column src_text
+    """
+    if [hypotheses, references, baseline].count("-") > 1:
+        raise InputError("Standard input (-) can stand for one file only.")
+    system = _sentences(hypotheses, column)
+    truth = _sentences(references, column)
+    other = _sentences(baseline, column) if baseline is not None else None
+    _check_aligned(hypotheses, system, references, truth)
+    if baseline is not None and other is not None:
+        _check_aligned(baseline, other, references, truth)
+
+    from npda.evaluation.scores import compare, score
+
+    metrics = [name.value for name in dict.fromkeys(metric)]
+    scores = [score(name, system, truth) for name in metrics]
+    comparisons = compare(system, other, truth, metrics, samples, seed) if other is not None else []
+    if as_json:
+        inputs = {"hypotheses": hypotheses, "references": references, "baseline": baseline}
+        print(
+            json.dumps(
+                {**inputs, "sentences": len(truth), **_record(scores, comparisons)}, ensure_ascii=False
+            )
+        )
+    elif comparisons:
+        _print_comparisons(comparisons, samples)
+    else:
+        _print_scores(scores)
+
+
+def _sentences(path: str, column: str) -> list[str]:
+    """The lines of a text file or of standard input, or one column of a TSV."""
+    from npda.corpus.manifest import column_places, split_row
+    from npda.corpus.pairs import COLUMNS, read_pairs
+    from npda.files import read_lines
+
+    if path == "-":
+        return _standard_input()
+    lines = read_lines(path)
+    if not path.endswith((".tsv", ".tsv.gz")):
+        return lines
+    header = lines[0].split("\t") if lines else []
+    if header == ["id", "start", "end", "text"]:  # made by npda translate -f tsv
+        column = "text"
+    if len(header) == 2 and not set(header) & set(COLUMNS) and column in ("src_text", "tgt_text"):
+        return [getattr(pair, column) for pair in read_pairs(path)]
+    place = column_places(Path(path), header, [column], [column])[column]
+    return [
+        split_row(Path(path), number, line, len(header))[place] for number, line in enumerate(lines[1:], 2)
+    ]
+
+
+def _standard_input() -> list[str]:
+    content = typer.get_binary_stream("stdin").read()
+    try:
+        lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"Standard input, line {line}, is not UTF-8; convert it first.") from None
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def _check_aligned(path: str, system: Sequence[str], references: str, truth: Sequence[str]) -> None:
+    if len(system) != len(truth):
+        raise InputError(
+            f"{'Standard input' if path == '-' else path} has {len(system)} sentences but {references} has "
+            f"{len(truth)}; sentence n of one must belong to sentence n of the other."
+        )
+
+
+def _record(scores: Sequence[Score], comparisons: Sequence[Comparison]) -> dict[str, list]:
+    return {
+        "scores": [asdict(score) for score in scores],
+        "comparisons": [
+            {
+                **asdict(c),
+                "delta": c.delta,
+                "better": c.better,
+                "significant": c.significant,
+                "verdict": str(c),
+            }
+            for c in comparisons
+        ],
+    }
+
+
+def _print_scores(scores: Sequence[Score]) -> None:
+    from rich.table import Table
+
+    table = Table("metric", "score", "details")
+    for score in scores:
+        table.add_row(score.name, f"{score.value:.2f}", score.verbose)
+    _print(table, *(f"{score.name}|{score.signature}" for score in scores))
+
+
+def _print_comparisons(comparisons: Sequence[Comparison], samples: int) -> None:
+    from rich.table import Table
+
+    table = Table("metric", "score ± 95 % CI", "baseline ± 95 % CI", "Δ", "p")
+    for c in comparisons:
+        table.add_row(
+            c.metric,
+            f"{c.value:.2f} ± {c.ci:.2f}",
+            f"{c.baseline_value:.2f} ± {c.baseline_ci:.2f}",
+            f"{c.delta:+.2f}",
+            f"{c.p_value:.4f}",
+        )
+    test = f"Paired bootstrap resampling, {samples} samples; significant means p < 0.05."
+    _print(table, *map(str, comparisons), test, *(f"{c.metric}|{c.signature}" for c in comparisons))
+
+
+def _print(table, *lines: str) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(table)
+    for line in lines:
+        # As it is: a signature cut at the width of the terminal could not be copied.
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
