@@ -17,7 +17,8 @@ from jiwer import wer as jiwer_wer
 from typer.testing import CliRunner
 
 from npda.errors import InputError
-from npda.evaluation.scores import METRICS, Comparison, bleu, chrf, compare, normalize, score, wer
+from npda.evaluation.scores import METRICS, bleu, chrf, normalize, score, wer
+from npda.evaluation.significance import Comparison, compare
 from npda.files import write_lines
 
 WORDS = ("der", "die", "Präsident", "spricht", "über", "Öl", ",", ".", "Haushalt", "2009", "“Ja”", "geht’s")
@@ -30,10 +31,7 @@ def corpus(sentences: int, seed: int) -> tuple[list[str], list[str], list[str]]:
     references = [" ".join(draw.choices(WORDS, k=draw.randint(3, 14))) for _ in range(sentences)]
 
     def garble(sentence: str, rate: float) -> str:
-        kept = (
-            draw.choice([w, "", "falsch", w + " noch"]) if draw.random() < rate else w
-            for w in sentence.split()
-        )
+        kept = (draw.choice([w, "", "falsch", w + " noch"]) if draw.random() < rate else w for w in sentence.split())
         return " ".join(" ".join(kept).split())
 
     return references, [garble(r, 1 / 6) for r in references], [garble(r, 1 / 4) for r in references]
@@ -99,11 +97,7 @@ def test_normalize_keeps_apostrophes_inside_words_only():
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc"), min_size=1)), min_size=1
-    )
-)
+@given(st.lists(st.tuples(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc"), min_size=1)), min_size=1))
 def test_wer_is_edits_over_words(pairs: list[tuple[list[str], list[str]]]):
     edits = sum(edit_distance(hypothesis, reference) for hypothesis, reference in pairs)
     words = sum(len(reference) for _, reference in pairs)
@@ -149,9 +143,7 @@ def test_wer_significance_is_that_of_a_plain_loop():
     (ours,) = compare(hypotheses, baseline, references, ["wer"], samples=200, seed=5)
 
     def rate(system: list[str], sentences: list[int]) -> float:
-        edits = sum(
-            edit_distance(normalize(system[i]).split(), normalize(references[i]).split()) for i in sentences
-        )
+        edits = sum(edit_distance(normalize(system[i]).split(), normalize(references[i]).split()) for i in sentences)
         return 100 * edits / sum(len(normalize(references[i]).split()) for i in sentences)
 
     everything = list(range(len(references)))

@@ -120,8 +120,9 @@ def test_language_tag_follows_the_start_symbol():
     start, tag = model.prompt("fr")
     assert start == model.model.config.decoder_start_token_id
     assert tag == model.target.language_id("fr")
-    with pytest.raises(InputError, match="de"):
-        model.prompt("xx")
+    for wrong in ("xx", None):
+        with pytest.raises(InputError, match="de, fr"):
+            model.prompt(wrong)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ class Translator:
         """Open a model directory made by ``npda train`` or by transformers."""
         return cls(load_backbone(Path(directory)))
 
-    def translate(self, source: Audio, options: SearchOptions = SearchOptions(), language: str | None = None) -> Translation:
+    def translate(
+        self, source: Audio, options: SearchOptions = SearchOptions(), language: str | None = None
+    ) -> Translation:
         """Translate one file or one array of samples.
 
         language: target language, for models with several
@@ -95,7 +97,7 @@ class Translator:
     def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
         name = "" if isinstance(source, np.ndarray) else str(source)
         try:
-            waveform = source if isinstance(source, np.ndarray) else audio.load(source)
+            waveform = source if isinstance(source, np.ndarray) else audio.load(name)
             features = self.backbone.features(waveform)
             duration = len(waveform) / audio.SAMPLE_RATE
             if len(features) > self.backbone.max_frames:

@@ -14,7 +14,8 @@ import typer
 from npda.errors import InputError
 
 if TYPE_CHECKING:
-    from npda.evaluation.scores import Comparison, Score
+    from npda.evaluation.scores import Score
+    from npda.evaluation.significance import Comparison
 
 
 class Metric(StrEnum):
@@ -27,15 +28,9 @@ class Metric(StrEnum):
 
 
 def evaluate(
-    hypotheses: Annotated[
-        str, typer.Argument(help="Text, one sentence a line, or a .tsv; - is standard input.")
-    ],
-    references: Annotated[
-        str, typer.Argument(help="The same number of sentences: text, manifest or pairs .tsv.")
-    ],
-    baseline: Annotated[
-        str | None, typer.Option(help="Hypotheses of another system to compare with.")
-    ] = None,
+    hypotheses: Annotated[str, typer.Argument(help="Text, one sentence a line, or a .tsv; - is standard input.")],
+    references: Annotated[str, typer.Argument(help="The same number of sentences: text, manifest or pairs .tsv.")],
+    baseline: Annotated[str | None, typer.Option(help="Hypotheses of another system to compare with.")] = None,
     metric: Annotated[list[Metric], typer.Option(help="May be given several times.")] = [  # noqa: B006
         Metric.bleu,
         Metric.chrf,
@@ -69,18 +64,15 @@ def evaluate(
     if baseline is not None and other is not None:
         _check_aligned(baseline, other, references, truth)
 
-    from npda.evaluation.scores import compare, score
+    from npda.evaluation.scores import score
+    from npda.evaluation.significance import compare
 
     metrics = [name.value for name in dict.fromkeys(metric)]
     scores = [score(name, system, truth) for name in metrics]
     comparisons = compare(system, other, truth, metrics, samples, seed) if other is not None else []
     if as_json:
         inputs = {"hypotheses": hypotheses, "references": references, "baseline": baseline}
-        print(
-            json.dumps(
-                {**inputs, "sentences": len(truth), **_record(scores, comparisons)}, ensure_ascii=False
-            )
-        )
+        print(json.dumps({**inputs, "sentences": len(truth), **_record(scores, comparisons)}, ensure_ascii=False))
     elif comparisons:
         _print_comparisons(comparisons, samples)
     else:
@@ -104,9 +96,7 @@ def _sentences(path: str, column: str) -> list[str]:
     if len(header) == 2 and not set(header) & set(COLUMNS) and column in ("src_text", "tgt_text"):
         return [getattr(pair, column) for pair in read_pairs(path)]
     place = column_places(Path(path), header, [column], [column])[column]
-    return [
-        split_row(Path(path), number, line, len(header))[place] for number, line in enumerate(lines[1:], 2)
-    ]
+    return [split_row(Path(path), number, line, len(header))[place] for number, line in enumerate(lines[1:], 2)]
 
 
 def _standard_input() -> list[str]:

@@ -141,7 +141,13 @@ class _Finished:
         return ~full | (best_live / length**alpha > scores[:, -1])
 
     def hypotheses(self, n_best: int, eos: int) -> list[list[Hypothesis]]:
-        rows = zip(self._tokens.tolist(), self._lengths.tolist(), self._scores.tolist(), self._log_probs.tolist(), strict=True)
+        rows = zip(
+            self._tokens.tolist(),
+            self._lengths.tolist(),
+            self._scores.tolist(),
+            self._log_probs.tolist(),
+            strict=True,
+        )
         return [
             [
                 Hypothesis(tuple(t[: n - 1] if t[n - 1] == eos else t[:n]), s, p)

@@ -16,6 +16,7 @@ from transformers import Speech2TextConfig, Speech2TextForConditionalGeneration
 
 from npda import audio
 from npda.audio import Normalizer
+from npda.errors import InputError
 from npda.models.backbone import Memory
 from npda.models.stream import StreamLayer, TransformerStream, fuse
 from npda.text import Vocabulary
@@ -61,7 +62,12 @@ class Speech2Text(nn.Module):
 
     @classmethod
     def create(
-        cls, preset: str, target: Vocabulary, normalizer: Normalizer, source: Vocabulary | None = None, **changes: Any
+        cls,
+        preset: str,
+        target: Vocabulary,
+        normalizer: Normalizer,
+        source: Vocabulary | None = None,
+        **changes: Any,
     ) -> Speech2Text:
         """A model with random weights. changes: fields of Speech2TextConfig that differ from the preset"""
         config = Speech2TextConfig(vocab_size=len(target), **{**PRESETS[preset], **changes})
@@ -92,8 +98,8 @@ class Speech2Text(nn.Module):
         return self.normalizer(audio.fbank(waveform))
 
     def hear(self, features: Tensor, lengths: Tensor) -> Memory:
-        encoder = self.model.model.encoder
-        x = features.transpose(1, 2)
+        encoder: Any = self.model.model.encoder  # pyright sees only Tensor | Module inside
+        x, mask = features.transpose(1, 2), torch.ones_like(features[:, :, 0], dtype=torch.bool)
         for conv in encoder.conv.conv_layers:
             x = nn.functional.glu(conv(x), dim=1)
             lengths = (lengths - 1) // 2 + 1
@@ -117,6 +123,8 @@ class Speech2Text(nn.Module):
         start = [self.model.config.decoder_start_token_id]
         if not self.target.languages:
             return start
+        if language is None:
+            raise InputError(f"The model translates into {', '.join(self.target.languages)}: choose a language.")
         return [*start, self.target.language_id(language)]
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
@@ -134,6 +142,7 @@ class Speech2Text(nn.Module):
         return self.model.lm_head(states)
 
     def _stream_layers(self) -> list[StreamLayer]:
+        layers: Any = self.model.model.decoder.layers
         return [
             StreamLayer(
                 heads=layer.self_attn.num_heads,
@@ -149,7 +158,7 @@ class Speech2Text(nn.Module):
                 fc2=layer.fc2,
                 activation=layer.activation_fn,
             )
-            for layer in self.model.model.decoder.layers
+            for layer in layers
         ]
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:

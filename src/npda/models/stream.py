@@ -1,8 +1,8 @@
 """Token-by-token decoding for transformer decoders of the transformers library.
 
 What a step needs is taken from the layers when a batch begins, so it cannot age while a model is trained: query,
-key and value projections become one matrix. Cross-attention keys and values are computed once per sentence; the beams of a sentence are
-the query positions of one attention call, so nothing of the source is ever copied per beam.
+key and value projections become one matrix. Cross-attention keys and values are computed once per sentence; the
+beams of a sentence are the query positions of one attention call, so nothing of the source is copied per beam.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class TransformerStream:
     def keep(self, sentences: Tensor) -> None:
         rows = (sentences[:, None] * self._beam + torch.arange(self._beam, device=sentences.device)).flatten()
         self._cache = self._cache.index_select(2, rows)
-        self._memory = [(key.index_select(0, sentences), value.index_select(0, sentences)) for key, value in self._memory]
+        self._memory = [
+            (key.index_select(0, sentences), value.index_select(0, sentences)) for key, value in self._memory
+        ]
         if self._mask is not None:
             self._mask = self._mask.index_select(0, sentences)
 

@@ -1,0 +1,58 @@
+"""The command line: one verb per module, one place that turns faults into sentences and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Two OpenMP threads that spin on a busy core cost a factor of eight; must be set before torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import typer
+
+from npda.cli.demo import demo
+from npda.cli.evaluate import evaluate
+from npda.cli.mini import mini
+from npda.cli.train import train
+from npda.cli.translate import translate
+from npda.errors import InputError
+
+app = typer.Typer(
+    name="npda",
+    help="Adapt an end-to-end speech translator to a new domain with nothing but bilingual text.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command()(train)
+app.command()(translate)
+app.command()(evaluate)
+app.command()(mini)
+
+
+@app.callback()
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+) -> None:
+    if version:
+        from npda import __version__
+
+        print(f"npda {__version__}")
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Entry point of ``npda``: 0 done, 2 something given was wrong (one sentence says what), 130 interrupted."""
+    try:
+        app()
+    except InputError as error:
+        print(f"npda: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("npda: interrupted; what was finished is kept.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `npda … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

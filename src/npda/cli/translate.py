@@ -1,0 +1,88 @@
+"""npda translate: audio files or manifests in, text out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from npda.errors import InputError
+
+
+def translate(
+    audio: Annotated[list[str], typer.Argument(help="Audio files (wav, flac, ogg, mp3) or manifests (.tsv).")],
+    model: Annotated[Path, typer.Option(help="Model directory.")],
+    format: Annotated[Literal["txt", "json", "srt", "vtt", "tsv"], typer.Option("--format", "-f")] = "txt",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write instead of printing.")] = None,
+    output_dir: Annotated[Path | None, typer.Option(help="Folder for one file per input.")] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
+    length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
+    n_best: Annotated[int, typer.Option(min=1, help="Alternatives per input, shown with -f json.")] = 1,
+    max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
+    language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
+) -> None:
+    """Translate speech to text.
+
+    A file that cannot be read is reported and skipped (with txt, its line is empty); the exit code is then 2.
+
+    Examples:
+
+        npda translate talk.wav interview.mp3 --model runs/demo/base
+
+        npda translate test.tsv --model runs/demo/base -o hypotheses.txt
+
+        npda translate a.flac b.flac --model runs/demo/base -f srt --output-dir subtitles
+    """
+    if output and output_dir:
+        raise InputError("Give either --output or --output-dir, not both.")
+    if n_best > beam:
+        raise InputError(f"--n-best {n_best} needs a beam at least as large; add --beam {n_best}.")
+    inputs = list(_inputs(audio))
+
+    from npda.decoding.beam import SearchOptions
+    from npda.progress import track
+    from npda.translator import Translator
+    from npda.writers import Result, Segment, write, write_all
+
+    translator = Translator.from_pretrained(model)
+    options = SearchOptions(beam, length_penalty, max_length, n_best)
+    faults: list[InputError] = []
+
+    def report(error: InputError) -> None:
+        faults.append(error)
+        print(f"npda: skipped: {error}", file=sys.stderr)
+
+    translations = translator.translate_all(inputs, options, language, on_error=report)
+    # What was skipped keeps its place, so that lines and rows of a manifest correspond.
+    results = [
+        Result(
+            name,
+            (Segment(0.0, t.duration, t.text, t.score, t.alternatives if n_best > 1 else ()),) if t else (),
+        )
+        for name, t in zip(inputs, track(translations, "translating", total=len(inputs)), strict=True)
+    ]
+    if output_dir:
+        write_all([result for result in results if result.segments], format, output_dir)
+    elif output:
+        from npda.files import atomic_write
+
+        with atomic_write(output) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+            write(results, format, stream)
+    else:
+        write(results, format, sys.stdout)
+    if faults:
+        raise typer.Exit(2)
+
+
+def _inputs(names: list[str]) -> Iterator[str]:
+    """Audio files as they are, manifests row by row."""
+    for name in names:
+        if name.endswith((".tsv", ".tsv.gz")):
+            from npda.corpus.manifest import read_manifest
+
+            yield from (utterance.audio for utterance in read_manifest(name))
+        else:
+            yield name
