@@ -1,1 +1,1 @@
-
+"""One training loop for every model: objectives and data are handed to it, it knows nothing about speech."""

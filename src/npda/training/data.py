@@ -1,0 +1,175 @@
+"""Speech and its texts as batches of tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset
+
+from npda import audio
+from npda.corpus.manifest import Utterance, within
+from npda.errors import InputError
+from npda.models.backbone import Backbone, Target
+from npda.training.features import FeatureStore
+
+Task = Literal["st", "asr"]  # translate the speech, or write it down
+
+
+class Data(Protocol):
+    """What the loop asks of training or dev data."""
+
+    lengths: Sequence[int]  # of every example, in frames or tokens: batches are planned by them
+    dropped: int  # examples left out because they are too long
+
+    def fingerprint(self) -> str:
+        """Changes with the content."""
+        ...
+
+    def batch(self, indices: Sequence[int]) -> Any:
+        """The batch of these examples on the CPU, whatever the objective takes, with ``to(device)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Share(Dataset[list[tuple[int, Any]]]):
+    """What one of several processes computes: of every update each n-th micro-batch, with its place."""
+
+    updates: Sequence[Sequence[Sequence[int]]]
+    data: Data
+    process: int
+    processes: int
+
+    def __len__(self) -> int:
+        return len(self.updates)
+
+    def __getitem__(self, index: int) -> list[tuple[int, Any]]:
+        places = list(enumerate(self.updates[index]))
+        return [(place, self.data.batch(indices)) for place, indices in places[self.process :: self.processes]]
+
+    @staticmethod
+    def as_is(batches: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+        """For a DataLoader that has nothing left to collate."""
+        return batches
+
+
+@dataclass(frozen=True)
+class SpeechBatch:
+    """Right-padded tensors of a batch of utterances.
+
+    features: [batch, frames, bins], lengths: [batch]
+    tokens: [batch, length], what the decoder is fed: prompt and text
+    labels: [batch, length], what should come next, end symbol included; pad where nothing is to be predicted
+    source: [batch, length] transcripts, source_lengths: [batch]; of length 0 where there is no CTC loss
+    """
+
+    features: Tensor
+    lengths: Tensor
+    tokens: Tensor
+    labels: Tensor
+    source: Tensor
+    source_lengths: Tensor
+
+    def to(self, device: torch.device) -> SpeechBatch:
+        return SpeechBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+class SpeechData:
+    """Utterances as a backbone takes them.
+
+    Those that are too long, or whose text is, are left out: ``dropped`` counts them.
+
+    source: vocabulary of the transcripts, given when there is a CTC loss
+    features: of these utterances; computed by the backbone when not given
+    """
+
+    def __init__(
+        self,
+        utterances: Sequence[Utterance],
+        backbone: Backbone,
+        task: Task = "st",
+        source: Target | None = None,
+        max_frames: int = audio.MAX_FRAMES,
+        features: FeatureStore | None = None,
+        progress: bool = False,
+    ) -> None:
+        short, _ = within(utterances, max_frames)
+        texts = [_target(u, backbone, task) for u in short]
+        kept = [i for i, (_, text) in enumerate(texts) if len(text) - 1 <= backbone.max_target]
+        self.utterances = [short[i] for i in kept]
+        self.dropped = len(utterances) - len(self.utterances)
+        if not self.utterances:
+            raise InputError(
+                f"None of the {len(utterances)} utterances can be used: they are longer than {max_frames} "
+                f"frames of 10 ms, or their texts than {backbone.max_target} tokens."
+            )
+        self.lengths: Sequence[int] = [u.n_frames for u in self.utterances]
+        self._pad = backbone.target.pad
+        self._texts = [texts[i] for i in kept]
+        self._sources = [_transcript(u, source) if source is not None else [] for u in self.utterances]
+        self._features = features or FeatureStore(self.utterances, backbone.features, progress=progress)
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def fingerprint(self) -> str:
+        return fingerprint(self.utterances)
+
+    def batch(self, indices: Sequence[int]) -> SpeechBatch:
+        features = [torch.from_numpy(self._features[self.utterances[i]]) for i in indices]
+        texts = [torch.tensor(self._texts[i][1]) for i in indices]
+        labels = [text[1:].clone() for text in texts]
+        for label, i in zip(labels, indices, strict=True):
+            label[: self._texts[i][0] - 1] = self._pad  # the prompt is given, not predicted
+        source = [torch.tensor(self._sources[i], dtype=torch.long) for i in indices]
+        return SpeechBatch(
+            features=pad_sequence(features, batch_first=True),
+            lengths=torch.tensor([len(f) for f in features]),
+            tokens=self._padded([text[:-1] for text in texts]),
+            labels=self._padded(labels),
+            source=self._padded(source),
+            source_lengths=torch.tensor([len(s) for s in source]),
+        )
+
+    def _padded(self, sequences: list[Tensor]) -> Tensor:
+        return pad_sequence(sequences, batch_first=True, padding_value=self._pad)
+
+
+def fingerprint(utterances: Sequence[Utterance]) -> str:
+    """Changes with the utterances and their order, not with the folder they lie in."""
+    digest = hashlib.sha256()
+    for u in utterances:
+        row = [u.id, Path(u.audio).name, str(u.n_frames), u.tgt_text, u.src_text, u.src_lang, u.tgt_lang]
+        digest.update("\t".join(row).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def text_of(utterance: Utterance, task: Task) -> str:
+    """What the model should say: the translation, or the transcript."""
+    if task == "st":
+        return utterance.tgt_text
+    if not utterance.src_text.strip():
+        raise InputError(f"Utterance {utterance.id!r} has no src_text, which training a recogniser needs.")
+    return utterance.src_text
+
+
+def _target(utterance: Utterance, backbone: Backbone, task: Task) -> tuple[int, list[int]]:
+    """Length of the prompt; prompt, text and end symbol."""
+    language = utterance.tgt_lang if task == "st" else utterance.src_lang
+    prompt = backbone.prompt(language or None)
+    return len(prompt), [*prompt, *backbone.target.encode(text_of(utterance, task)), backbone.target.eos]
+
+
+def _transcript(utterance: Utterance, source: Target) -> list[int]:
+    if not utterance.src_text.strip():
+        raise InputError(
+            f"Utterance {utterance.id!r} has no src_text, which the CTC loss needs; "
+            "add the transcripts or set ctc_weight to 0."
+        )
+    return source.encode(utterance.src_text)

@@ -1,0 +1,36 @@
+"""What an objective reaches on data it does not train on."""
+
+from __future__ import annotations
+
+import torch
+from accelerate.state import PartialState
+
+from npda.training.batching import by_length
+from npda.training.data import Data
+from npda.training.objectives import Objective
+from npda.training.processes import add_up, autocast
+from npda.training.settings import Precision
+
+
+@torch.no_grad()
+def means(
+    objective: Objective,
+    data: Data,
+    batch_frames: int,
+    processes: PartialState,
+    precision: Precision = "float32",
+) -> dict[str, float]:
+    """The mean of every term over all data, in evaluation mode; the processes share the work."""
+    objective.eval()
+    device = torch.device(processes.device or "cpu")
+    sums, counts = dict.fromkeys(objective.terms, 0.0), dict.fromkeys(objective.terms, 0)
+    batches = by_length(data.lengths, batch_frames)
+    for indices in batches[processes.process_index :: processes.num_processes]:
+        batch = data.batch(indices)
+        for name, count in objective.counts(batch).items():
+            counts[name] += count
+        with autocast(device, precision):
+            for name, value in objective(batch.to(device)).items():
+                sums[name] += float(value)
+    totals = add_up(torch.tensor([list(sums.values()), list(counts.values())], dtype=torch.float64), processes)
+    return {name: float(s / c) for name, s, c in zip(sums, *totals, strict=True) if c > 0}

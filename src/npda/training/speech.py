@@ -1,0 +1,180 @@
+"""Train a speech translator or recogniser from manifests: vocabularies, normalisation, weights, model directory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.state import PartialState
+
+from npda import audio
+from npda.audio import Normalizer, SpecAugment
+from npda.corpus.manifest import Utterance, read_manifest, within
+from npda.errors import InputError
+from npda.files import atomic_directory
+from npda.models import load_backbone
+from npda.models.speech2text import PRESETS, SOURCE_DIRECTORY, Speech2Text
+from npda.text import Vocabulary
+from npda.training.data import SpeechData, Task, fingerprint, text_of
+from npda.training.features import FeatureStore
+from npda.training.loop import TrainingSummary, train
+from npda.training.objectives import SpeechToText
+from npda.training.run import Run
+from npda.training.settings import TrainingSettings
+
+_CMVN_UTTERANCES = 20_000  # at most so many tell the mean and variance of the features
+
+_SPEC_AUGMENT = {"lb": SpecAugment.lb, "ld": SpecAugment.ld, "sm": SpecAugment.sm, "ss": SpecAugment.ss}
+
+
+@dataclass(frozen=True)
+class SpeechModel:
+    """Which model to train, and what it starts from; the defaults are the paper's."""
+
+    task: Task = "st"  # translate the speech, or write it down
+    preset: str = "paper-bilingual"  # sizes of the model, see npda.models.speech2text.PRESETS
+    source_size: int = 5_000  # pieces of the transcripts' vocabulary
+    target_size: int = 8_000  # pieces of the translations' vocabulary
+    languages: tuple[str, ...] = ()  # target languages with a tag each; found in the data if there are several
+    vocabulary: Path | None = None  # take the vocabularies of this directory instead of training them
+    encoder: Path | None = None  # take encoder and normalisation of this model, for instance a recogniser
+    start: Path | None = None  # train this model further: its sizes, vocabularies and normalisation
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise InputError(f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}.")
+        if self.start is not None and (self.vocabulary is not None or self.encoder is not None):
+            raise InputError("A model that is trained further keeps its own vocabulary and encoder.")
+
+    def description(self) -> dict[str, Any]:
+        """What tells this model from another; directories are told by what they hold."""
+        described = asdict(self)
+        for name, file in (
+            ("vocabulary", "sentencepiece.bpe.model"),
+            ("encoder", "model.safetensors"),
+            ("start", "model.safetensors"),
+        ):
+            directory = getattr(self, name)
+            if directory is not None:
+                described[name] = _digest(Path(directory) / file)
+        return described
+
+
+def train_speech(
+    train_manifests: Sequence[str | Path],
+    dev_manifests: Sequence[str | Path],
+    out: str | Path,
+    model: SpeechModel = SpeechModel(),
+    settings: TrainingSettings = TrainingSettings(),
+    on_evaluate: Callable[[Speech2Text, int], Mapping[str, float]] | None = None,
+    progress: bool = True,
+) -> TrainingSummary:
+    """Train a model and write it to ``out``; a run that was interrupted there goes on.
+
+    on_evaluate: called with the model and the update at every evaluation, gives more figures for the log
+    """
+    utterances = _read(train_manifests)
+    dev_utterances = _read(dev_manifests)
+    described = {"train": fingerprint(utterances), "dev": fingerprint(dev_utterances)}
+    run = Run(out, settings, {**model.description(), **described})
+    processes = PartialState()
+    progress = progress and processes.is_main_process
+    if processes.is_main_process:
+        run.claim()
+    processes.wait_for_everyone()
+
+    torch.manual_seed(settings.seed)
+    kept, _ = within(utterances, settings.max_frames)
+    if model.start is not None:
+        backbone = load_backbone(model.start)
+        features = FeatureStore(kept, backbone.features, progress=progress)
+    else:
+        filterbanks = FeatureStore(kept, audio.fbank, progress=progress)
+        if processes.is_main_process and not run.start.is_dir():
+            _prepare(run.start, kept, filterbanks, model)
+        processes.wait_for_everyone()
+        backbone = _create(run.start, model)
+        features = filterbanks.then(backbone.normalizer)
+    if settings.ctc_weight > 0 and backbone.source is None:
+        raise InputError("The CTC loss needs transcripts (src_text) of all training data; or set ctc_weight to 0.")
+
+    source = backbone.source if settings.ctc_weight > 0 else None
+    data = SpeechData(utterances, backbone, model.task, source, settings.max_frames, features)
+    dev = SpeechData(dev_utterances, backbone, model.task, source, settings.max_frames, progress=progress)
+    augment = _SPEC_AUGMENT[settings.spec_augment]() if settings.spec_augment is not None else None
+    objective = SpeechToText(
+        backbone,
+        settings.label_smoothing,
+        settings.ctc_weight,
+        len(source) if source is not None else None,
+        augment,
+    )
+    hook = (lambda update: on_evaluate(backbone, update)) if on_evaluate is not None else None
+    return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress)
+
+
+def _read(manifests: Sequence[str | Path]) -> list[Utterance]:
+    return [utterance for manifest in manifests for utterance in read_manifest(manifest)]
+
+
+def _prepare(start: Path, utterances: list[Utterance], filterbanks: FeatureStore, model: SpeechModel) -> None:
+    """Write what the training data tell before the first update: vocabularies and normalisation."""
+    target, source = _vocabularies(utterances, model)
+    if model.encoder is not None:
+        normalizer = Normalizer.load(model.encoder)
+    else:
+        step = -(-len(utterances) // _CMVN_UTTERANCES)
+        normalizer = Normalizer.fit(filterbanks[u] for u in utterances[:: max(step, 1)])
+    with atomic_directory(start) as temporary:
+        target.save(temporary)
+        normalizer.save(temporary)
+        if source is not None:
+            source.save(temporary / SOURCE_DIRECTORY)
+
+
+def _vocabularies(utterances: list[Utterance], model: SpeechModel) -> tuple[Vocabulary, Vocabulary | None]:
+    """Target and source; a recogniser's target is its source. No source without transcripts."""
+    if model.vocabulary is not None:
+        inner = Path(model.vocabulary) / SOURCE_DIRECTORY
+        source = Vocabulary.load(inner) if inner.is_dir() else None
+        if model.task == "asr":
+            source = source or Vocabulary.load(model.vocabulary)
+            return source, source
+        return Vocabulary.load(model.vocabulary), source
+    source = None
+    if all(u.src_text.strip() for u in utterances):
+        source = Vocabulary.train((u.src_text for u in utterances), model.source_size)
+    if model.task == "asr":
+        return source or Vocabulary.train((text_of(u, "asr") for u in utterances), model.source_size), source
+    found = sorted({u.tgt_lang for u in utterances})
+    languages = model.languages or (found if len(found) > 1 else ())
+    return Vocabulary.train((u.tgt_text for u in utterances), model.target_size, languages), source
+
+
+def _create(start: Path, model: SpeechModel) -> Speech2Text:
+    """The model before the first update, random apart from an encoder that is taken over."""
+    inner = start / SOURCE_DIRECTORY
+    source = Vocabulary.load(inner) if inner.is_dir() else None
+    backbone = Speech2Text.create(model.preset, Vocabulary.load(start), Normalizer.load(start), source)
+    if model.encoder is not None:
+        encoder = load_backbone(model.encoder).model.model.encoder
+        try:
+            backbone.model.model.encoder.load_state_dict(encoder.state_dict())
+        except RuntimeError:
+            raise InputError(
+                f"The encoder of {model.encoder} has other sizes than the preset {model.preset!r}; "
+                "choose the preset it was trained with."
+            ) from None
+    return backbone
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from None
