@@ -12,6 +12,7 @@ from npda.audio import Normalizer
 from npda.errors import InputError
 from npda.models import load_backbone
 from npda.models.speech2text import Speech2Text
+from npda.models.text_encoder import TextEncoder, TextEncoderSize
 
 
 class Pieces:
@@ -141,3 +142,29 @@ def test_wrong_model_directories_get_one_sentence(tmp_path, files, says):
         load_backbone(tmp_path)
     assert str(tmp_path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_text_encoder_of_the_paper_has_17_1_million_parameters():
+    """48.1M in all with the 31.1M base; 24.0M with the multilingual model's six layers."""
+    with torch.device("meta"):
+        text = TextEncoder(TextEncoderSize(vocabulary=5_000, dim=256, layers=12, heads=4, ffn=2048))
+        base = Speech2Text.create("paper-bilingual", Pieces(8_000), Normalizer(None, None))  # pyright: ignore[reportArgumentType]
+    tuned, frozen = (sum(p.numel() for p in module.parameters()) for module in (text, base))
+    assert round(tuned / 1e6, 1) == 17.1
+    assert round((tuned + frozen) / 1e6, 1) == 48.1
+
+
+def test_text_encoder_is_saved_with_the_model_and_ignores_padding(tmp_path):
+    model = tiny.backbone()
+    with pytest.raises(InputError, match="npda align"):
+        model.read(torch.ones(1, 3, dtype=torch.long), torch.tensor([3]))
+    size = TextEncoderSize(vocabulary=len(tiny.vocabulary()), dim=model.dim, layers=2, heads=4, ffn=64)
+    model.text_encoder = TextEncoder(size).eval()
+    model.save_pretrained(tmp_path)
+    opened = load_backbone(tmp_path)
+    tokens = torch.tensor([[5, 6, 7, 8], [9, 4, 1, 1]])
+    with torch.inference_mode():
+        memory = opened.read(tokens, torch.tensor([4, 2]))
+        alone = model.read(tokens[1:, :2], torch.tensor([2]))
+    assert memory.mask.tolist() == [[True] * 4, [True, True, False, False]]
+    torch.testing.assert_close(memory.states[1:, :2], alone.states, atol=1e-5, rtol=1e-4)

@@ -43,8 +43,8 @@ class Stream(Protocol):
         ...
 
 
-class Target(Protocol):
-    """Text ↔ token ids of what the decoder writes."""
+class Tokens(Protocol):
+    """Text ↔ token ids: what the decoder writes (``target``), what ``read`` takes (``source``)."""
 
     pad: int
     eos: int
@@ -64,7 +64,10 @@ class Backbone(Protocol):
     max_target: int  # longest target the decoder has positions for, prompt included
 
     @property
-    def target(self) -> Target: ...
+    def target(self) -> Tokens: ...
+
+    @property
+    def source(self) -> Tokens | None: ...
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
         """What ``hear`` takes for one utterance. waveform: [samples] float32 at 16 kHz → [frames, bins]"""
@@ -72,6 +75,10 @@ class Backbone(Protocol):
 
     def hear(self, features: Tensor, lengths: Tensor) -> Memory:
         """Encode speech. features: [batch, frames, bins] zero-padded, lengths: [batch]"""
+        ...
+
+    def read(self, tokens: Tensor, lengths: Tensor) -> Memory:
+        """Encode text. tokens: [batch, length] ids of ``source``, right-padded, lengths: [batch]"""
         ...
 
     def prompt(self, language: str | None = None) -> list[int]:

@@ -1,7 +1,8 @@
 """The paper's own architecture: transformers' ``Speech2TextForConditionalGeneration``.
 
 A model directory is an ordinary Hugging Face directory; what transformers itself has no place for lies beside it:
-the transcripts' vocabulary in ``source/`` and the global CMVN statistics in ``preprocessor_config.json``.
+the transcripts' vocabulary in ``source/``, the text encoder in ``text_encoder/`` once there is one, and the global
+CMVN statistics in ``preprocessor_config.json``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from npda.audio import Normalizer
 from npda.errors import InputError
 from npda.models.backbone import Memory
 from npda.models.stream import StreamLayer, TransformerStream, fuse
+from npda.models.text_encoder import TextEncoder
 from npda.text import Vocabulary
 
 SOURCE_DIRECTORY = "source"
+TEXT_DIRECTORY = "text_encoder"
 
 # Sizes that reproduce the paper's parameter counts (31.1M and 76.3M) with 8,000 and 10,000 target pieces:
 # FFN 2048 and an output layer of its own. ``mini`` learns the embedded corpus in minutes on two cores.
@@ -50,9 +53,11 @@ class Speech2Text(nn.Module):
         target: Vocabulary,
         normalizer: Normalizer,
         source: Vocabulary | None = None,
+        text_encoder: TextEncoder | None = None,
     ) -> None:
         super().__init__()
         self.model = model
+        self.text_encoder = text_encoder
         self.target = target
         self.source = source
         self.normalizer = normalizer
@@ -79,12 +84,13 @@ class Speech2Text(nn.Module):
         model = Speech2TextForConditionalGeneration.from_pretrained(
             directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
         )
-        source = directory / SOURCE_DIRECTORY
+        source, text = directory / SOURCE_DIRECTORY, directory / TEXT_DIRECTORY
         return cls(
             model,
             Vocabulary.load(directory),
             Normalizer.load(directory),
             Vocabulary.load(source) if source.is_dir() else None,
+            TextEncoder.from_pretrained(text) if text.is_dir() else None,
         ).eval()
 
     def save_pretrained(self, directory: str | Path) -> None:
@@ -93,6 +99,8 @@ class Speech2Text(nn.Module):
         self.normalizer.save(directory)
         if self.source is not None:
             self.source.save(Path(directory) / SOURCE_DIRECTORY)
+        if self.text_encoder is not None:
+            self.text_encoder.save_pretrained(Path(directory) / TEXT_DIRECTORY)
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
         return self.normalizer(audio.fbank(waveform))
@@ -118,6 +126,11 @@ class Speech2Text(nn.Module):
                 continue
             x = layer(x, attention)
         return Memory(encoder.layer_norm(x), mask)
+
+    def read(self, tokens: Tensor, lengths: Tensor) -> Memory:
+        if self.text_encoder is None:
+            raise InputError("The model has no text encoder yet: train one with `npda align`.")
+        return self.text_encoder(tokens, lengths)
 
     def prompt(self, language: str | None = None) -> list[int]:
         start = [self.model.config.decoder_start_token_id]

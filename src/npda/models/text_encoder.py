@@ -1,0 +1,83 @@
+"""The second way into the decoder: a transformer over the tokens of a transcript (section 3.1 of the paper)."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from npda.errors import InputError
+from npda.files import atomic_write
+from npda.models.backbone import Memory
+
+_CONFIG = "config.json"
+_WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class TextEncoderSize:
+    """dim is the decoder's; the paper has 12 layers (6 when multilingual) as wide as the speech encoder's."""
+
+    vocabulary: int
+    dim: int
+    layers: int
+    heads: int
+    ffn: int
+    dropout: float = 0.1
+
+
+class TextEncoder(nn.Module):
+    """Token embedding, sinusoidal positions, pre-norm transformer layers: θe' of eq. 4, random at the start."""
+
+    def __init__(self, size: TextEncoderSize, pad: int = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.embedding = nn.Embedding(size.vocabulary, size.dim, padding_idx=pad)
+        nn.init.normal_(self.embedding.weight, std=size.dim**-0.5)
+        layer = nn.TransformerEncoderLayer(
+            size.dim, size.heads, size.ffn, size.dropout, batch_first=True, norm_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, size.layers, nn.LayerNorm(size.dim), enable_nested_tensor=False)
+        for parameter in self.layers.parameters():  # the copies of one layer must not start alike
+            if parameter.ndim > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Memory:
+        """tokens: [batch, length] right-padded, lengths: [batch]"""
+        mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        x = self.embedding(tokens) * math.sqrt(self.size.dim) + _positions(tokens.shape[1], self.size.dim).to(
+            tokens.device
+        )
+        x = nn.functional.dropout(x, self.size.dropout, self.training)
+        return Memory(self.layers(x, src_key_padding_mask=~mask), mask)
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        directory = Path(directory)
+        with atomic_write(directory / _WEIGHTS) as temporary:
+            save_file(self.state_dict(), temporary)
+        with atomic_write(directory / _CONFIG) as temporary:
+            temporary.write_text(json.dumps(asdict(self.size), indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_pretrained(cls, directory: str | Path) -> TextEncoder:
+        directory = Path(directory)
+        try:
+            size = TextEncoderSize(**json.loads((directory / _CONFIG).read_text(encoding="utf-8")))
+            encoder = cls(size)
+            encoder.load_state_dict(load_file(directory / _WEIGHTS))
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{directory}: the text encoder cannot be loaded: {reason}") from error
+        return encoder.eval()
+
+
+def _positions(length: int, dim: int) -> Tensor:
+    """Sinusoidal positions (Vaswani et al. 2017). → [length, dim]"""
+    frequencies = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000.0) / dim))
+    angles = torch.arange(length)[:, None] * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

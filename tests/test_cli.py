@@ -1,0 +1,122 @@
+"""The command line as a user meets it: real processes, exit codes, one sentence for every fault."""
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import soundfile
+import tiny
+
+from npda.corpus.manifest import Utterance, write_manifest
+
+VERBS = ("demo", "evaluate", "mini", "train", "translate")
+
+
+def npda(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    script = "from npda.cli import main; main()"
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    tiny.backbone().save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """A short wav and a longer stereo flac at another rate."""
+    directory = tmp_path_factory.mktemp("audio")
+    noise = np.random.default_rng(0).normal(scale=0.1, size=40_000)
+    soundfile.write(directory / "short.wav", noise[:16_000], 16_000)
+    soundfile.write(directory / "long.flac", np.stack([noise, noise], axis=1), 22_050)
+    return directory
+
+
+def test_help_answers_at_once_and_names_every_verb():
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        answer = npda("--help", env={"COLUMNS": "100", "PATH": ""})
+        seconds.append(time.perf_counter() - start)
+    assert answer.returncode == 0
+    for verb in VERBS:
+        assert f" {verb} " in answer.stdout
+    assert min(seconds) < 0.5
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_examples(verb):
+    answer = npda(verb, "--help")
+    assert answer.returncode == 0
+    assert f"npda {verb}" in answer.stdout.split("Examples:")[1]
+
+
+def test_translate_writes_every_format(model, recordings):
+    files = [recordings / "short.wav", recordings / "long.flac"]
+    text = npda("translate", *files, "--model", model, "--max-length", 20)
+    assert text.returncode == 0, text.stderr
+    lines = text.stdout.split("\n")[:-1]
+    assert len(lines) == 2
+
+    records = npda("translate", *files, "--model", model, "--max-length", 20, "-f", "json", "--n-best", 3).stdout
+    objects = [json.loads(line) for line in records.splitlines()]
+    assert [o["text"] for o in objects] == lines
+    (segment,) = objects[1]["segments"]
+    assert segment["end"] == pytest.approx(40_000 / 22_050, abs=0.01)
+    scores = [alternative["score"] for alternative in segment["nbest"]]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == segment["score"]
+
+
+def test_translate_reads_a_manifest_and_writes_a_folder(model, recordings, tmp_path):
+    rows = [Utterance(name, str(recordings / name), 100, "x") for name in ("short.wav", "long.flac")]
+    write_manifest(tmp_path / "test.tsv", rows)
+    hypotheses = tmp_path / "hypotheses.txt"
+    assert npda("translate", tmp_path / "test.tsv", "--model", model, "-o", hypotheses).returncode == 0
+    assert len(hypotheses.read_text().splitlines()) == 2
+    answer = npda("translate", tmp_path / "test.tsv", "--model", model, "-f", "srt", "--output-dir", tmp_path / "out")
+    assert answer.returncode == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"short.srt", "long.srt"}
+
+
+def test_a_file_that_cannot_be_read_is_reported_and_skipped(model, recordings, tmp_path):
+    broken = tmp_path / "broken.wav"
+    broken.write_bytes(b"RIFF but not really")
+    answer = npda("translate", broken, recordings / "short.wav", tmp_path / "none.mp3", "--model", model)
+    assert answer.returncode == 2
+    first, second, third = answer.stdout.split("\n")[:-1]
+    assert first == third == ""
+    assert second == npda("translate", recordings / "short.wav", "--model", model).stdout.rstrip("\n")
+    assert "broken.wav" in answer.stderr
+    assert "none.mp3" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["translate", "a.wav", "--model", "nowhere"], "nowhere"),
+        (["translate", "missing.tsv", "--model", "{model}"], "missing.tsv"),
+        (["translate", "a.wav", "--model", "{model}", "--n-best", "9"], "--beam 9"),
+        (["translate", "a.wav", "--model", "{model}", "-o", "x", "--output-dir", "y"], "--output-dir"),
+        (["evaluate", "no-hypotheses.txt", "no-references.txt"], "no-hypotheses.txt"),
+        (["train", "no-train.tsv", "no-dev.tsv", "--out", "run"], "no-train.tsv"),
+        (["mini", "--language", "xx"], "'xx'"),
+        (["demo", "--out", "{model}/config.json"], "config.json"),
+    ],
+)
+def test_wrong_input_gets_one_sentence_and_exit_code_2(arguments, says, model, tmp_path):
+    answer = npda(*(a.format(model=model) for a in arguments), cwd=tmp_path)
+    assert answer.returncode == 2, answer.stderr
+    assert says in answer.stderr
+    assert answer.stderr.startswith("npda: ")
+    assert answer.stderr.count("\n") == 1
+    assert not any(tmp_path.iterdir())
