@@ -269,7 +269,7 @@ def _stretches(count: int, limits: "Tensor", lengths: "Tensor", size: int) -> "T
 
     draws = torch.rand(2, len(limits), count, dtype=torch.float64)
     widths = (draws[0] * limits[:, None]).floor()
-    starts = (draws[1] * (lengths[:, None] - widths)).floor()
+    starts = (draws[1] * (lengths[:, None] - widths + 1)).floor()
     places = torch.arange(size)
     inside = (places >= starts[..., None]) & (places < (starts + widths)[..., None])
     return inside.any(dim=1)

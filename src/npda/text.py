@@ -43,16 +43,14 @@ class Vocabulary:
         model: bytes,
         ids: dict[str, int],
         languages: Sequence[str] = (),
-        lowercase: bool = False,
         uppercase: bool = False,
     ):
-        """model: a serialised SentencePiece model; ids: the id of every piece; lowercase: what is encoded;
-        uppercase: what is decoded (both as some public checkpoints want it)."""
+        """model: a serialised SentencePiece model; ids: the id of every piece;
+        uppercase: decode to capitals, as some public checkpoints want it."""
         self.languages = tuple(languages)
         self._model = model
         self._ids = ids
         self._pieces = {id_: piece for piece, id_ in ids.items() if not self._is_mark(piece)}
-        self._lowercase = lowercase
         self._uppercase = uppercase
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
@@ -94,12 +92,12 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without begin, end or language tag."""
-        text = text.lower() if self._lowercase else text
         return [self._ids.get(piece, self.unk) for piece in self._processor.encode(text, out_type=str)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; specials, unknowns and language tags are left out."""
-        text = self._processor.decode([self._pieces[int(id_)] for id_ in ids if int(id_) in self._pieces])
+        pieces = [self._pieces[int(id_)] for id_ in ids if int(id_) in self._pieces]
+        text = self._processor.decode(pieces).strip()
         return text.upper() if self._uppercase else text
 
     def language_id(self, language: str) -> int:
@@ -127,7 +125,7 @@ class Vocabulary:
             "pad_token": "<pad>",
             "eos_token": "</s>",
             "unk_token": "<unk>",
-            "do_lower_case": self._lowercase,
+            "do_lower_case": False,
             "do_upper_case": self._uppercase,
         }
         if self.languages:
@@ -138,9 +136,7 @@ class Vocabulary:
             temporary.write_bytes(self._model)
         for name, content in ((_IDS, self._ids), (_CONFIG, config)):
             with atomic_write(directory / name) as temporary:
-                temporary.write_text(
-                    json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-                )
+                temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, directory: str | Path) -> "Vocabulary":
@@ -155,15 +151,12 @@ class Vocabulary:
         tagged = [match[1] for piece in ids if (match := _TAG.fullmatch(piece))]
         languages = config.get(_LANGUAGES_KEY, tagged)
         if not isinstance(languages, list) or not set(map(str, languages)) <= set(tagged):
-            raise InputError(
-                f"{directory / _CONFIG}: {_LANGUAGES_KEY} names a language without a tag in {_IDS}."
-            )
+            raise InputError(f"{directory / _CONFIG}: {_LANGUAGES_KEY} names a language without a tag in {_IDS}.")
         try:
             return cls(
                 model,
                 ids,
                 languages,
-                lowercase=bool(config.get("do_lower_case", False)),
                 uppercase=bool(config.get("do_upper_case", False)),
             )
         except RuntimeError:

@@ -23,6 +23,9 @@ _CHARS_UTF8 = 1
 _POS_CHARACTER = 1
 _RATE, _PITCH = 1, 3
 
+# The usual 60 ms would mean a call back into Python for every syllable.
+_BUFFER_MS = 1000
+
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int16), ctypes.c_int, ctypes.c_void_p)
 
 
@@ -67,19 +70,13 @@ class Espeak:
     def _check(self, text: str, voice: str, rate: int, pitch: int) -> None:
         language, plus, variant = voice.partition("+")
         if language not in self.voices or (plus and variant not in self.variants):
-            raise InputError(
-                f"espeak-ng has no voice {voice!r}; en-us, en-gb and en-us+f3 are voices it has."
-            )
+            raise InputError(f"espeak-ng has no voice {voice!r}; en-us, en-gb and en-us+f3 are voices it has.")
         if not text.strip():
             raise InputError("There is no text to speak.")
         if not (80 <= rate <= 450 and 0 <= pitch <= 99):
-            raise InputError(
-                f"Speech needs a rate of 80 to 450 and a pitch of 0 to 99, not {rate} and {pitch}."
-            )
+            raise InputError(f"Speech needs a rate of 80 to 450 and a pitch of 0 to 99, not {rate} and {pitch}.")
 
-    def _synthesize(
-        self, library: ctypes.CDLL, text: str, voice: str, rate: int, pitch: int
-    ) -> tuple[int, np.ndarray]:
+    def _synthesize(self, library: ctypes.CDLL, text: str, voice: str, rate: int, pitch: int) -> tuple[int, np.ndarray]:
         """Run a freshly loaded library; returns its sample rate and [samples] int16."""
         chunks: list[bytes] = []
 
@@ -90,10 +87,12 @@ class Espeak:
             return 0
 
         native_rate = library.espeak_Initialize(
-            _AUDIO_OUTPUT_SYNCHRONOUS, 0, self._home.name.encode(), _INITIALIZE_DONT_EXIT
+            _AUDIO_OUTPUT_SYNCHRONOUS, _BUFFER_MS, self._home.name.encode(), _INITIALIZE_DONT_EXIT
         )
         if native_rate <= 0:
             raise RuntimeError("espeak-ng cannot be initialised; install espeakng-loader again")
+        # The noise of breathy voices is seeded with the clock otherwise.
+        library.espeak_ng_SetRandSeed(ctypes.c_long(1))
         library.espeak_SetSynthCallback(collect)
         if library.espeak_SetVoiceByName(voice.encode()) != 0:
             raise RuntimeError(f"espeak-ng does not accept the voice {voice!r}")

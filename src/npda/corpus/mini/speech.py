@@ -27,7 +27,7 @@ def record(directory: Path, language: str, seed: int, progress: bool) -> None:
     splits = {key: sentences(*key, language, seed) for key in SPLITS}
     synthesizer = Espeak()
     # One text is spoken at a time; the other threads resample and compress those before it.
-    with ThreadPoolExecutor(os.cpu_count()) as pool, bar(progress) as display:
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool, bar(progress) as display:
         task = display.add_task("Recording", total=sum(map(len, splits.values())), note="")
         for (domain, split), pairs in splits.items():
             folder = directory / domain / split
