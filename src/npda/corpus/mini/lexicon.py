@@ -63,8 +63,7 @@ def load_lexicon(domain: str) -> Lexicon:
     verbs = {
         language: {verb: forms.split() for verb, forms in table.items()} for language, table in common["verbs"].items()
     }
-    for name in ("common.yaml", f"{domain}.yaml"):
-        data = read_yaml(name)
+    for name, data in (("common.yaml", common), (f"{domain}.yaml", read_yaml(f"{domain}.yaml"))):
         for word, entry in data.get("pronouns", {}).items():
             for kind in entry["in"].split():
                 classes.setdefault(kind, []).append(_pronoun(name, word, entry))
