@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from npda import audio
 from npda.corpus.manifest import Utterance, within
 from npda.errors import InputError
-from npda.models.backbone import Backbone, Target
+from npda.models.backbone import Backbone, Tokens
 from npda.training.features import FeatureStore
 
 Task = Literal["st", "asr"]  # translate the speech, or write it down
@@ -94,7 +94,7 @@ class SpeechData:
         utterances: Sequence[Utterance],
         backbone: Backbone,
         task: Task = "st",
-        source: Target | None = None,
+        source: Tokens | None = None,
         max_frames: int = audio.MAX_FRAMES,
         features: FeatureStore | None = None,
         progress: bool = False,
@@ -166,7 +166,7 @@ def _target(utterance: Utterance, backbone: Backbone, task: Task) -> tuple[int, 
     return len(prompt), [*prompt, *backbone.target.encode(text_of(utterance, task)), backbone.target.eos]
 
 
-def _transcript(utterance: Utterance, source: Target) -> list[int]:
+def _transcript(utterance: Utterance, source: Tokens) -> list[int]:
     if not utterance.src_text.strip():
         raise InputError(
             f"Utterance {utterance.id!r} has no src_text, which the CTC loss needs; "

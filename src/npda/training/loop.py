@@ -29,7 +29,7 @@ from npda.training.gradients import Gradients
 from npda.training.log import Window
 from npda.training.measure import means
 from npda.training.objectives import Objective
-from npda.training.processes import add_up, autocast
+from npda.training.processes import add_up, autocast, running
 from npda.training.run import Run
 from npda.training.schedule import learning_rate
 from npda.training.settings import TrainingSettings
@@ -66,7 +66,7 @@ def train(
 
     publish: writes the model, with the weights the objective has by then, into a directory
     """
-    processes = PartialState()
+    processes = running()
     if settings.batches_per_update % processes.num_processes:
         raise InputError(
             f"batches_per_update is {settings.batches_per_update}, which {processes.num_processes} processes "

@@ -9,6 +9,12 @@ from torch import Tensor
 from npda.training.settings import Precision
 
 
+def running() -> PartialState:
+    """This process among those that accelerate or torchrun has started; alone if neither has."""
+    # Without being told, accelerate takes processes without an accelerator for unrelated ones.
+    return PartialState(cpu=not torch.accelerator.is_available())
+
+
 def add_up(values: Tensor, processes: PartialState) -> Tensor:
     """The sum of a tensor over the processes, in place."""
     if processes.num_processes > 1:

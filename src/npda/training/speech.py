@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.state import PartialState
 
 from npda import audio
 from npda.audio import Normalizer, SpecAugment
@@ -23,6 +22,7 @@ from npda.training.data import SpeechData, Task, fingerprint, text_of
 from npda.training.features import FeatureStore
 from npda.training.loop import TrainingSummary, train
 from npda.training.objectives import SpeechToText
+from npda.training.processes import running
 from npda.training.run import Run
 from npda.training.settings import TrainingSettings
 
@@ -81,7 +81,7 @@ def train_speech(
     dev_utterances = _read(dev_manifests)
     described = {"train": fingerprint(utterances), "dev": fingerprint(dev_utterances)}
     run = Run(out, settings, {**model.description(), **described})
-    processes = PartialState()
+    processes = running()
     progress = progress and processes.is_main_process
     if processes.is_main_process:
         run.claim()
