@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -35,11 +36,14 @@ def test_the_noise_of_a_breathy_voice_is_not_seeded_by_the_clock(espeak):
     np.testing.assert_array_equal(espeak.speak(TEXTS[0], "en-us+f3", 300, 50), before)
 
 
-def test_speech_from_several_threads(espeak):
+@pytest.mark.parametrize("synthesizers", [1, 3])
+def test_speech_from_several_threads(espeak, synthesizers):
+    """Four threads that share one Espeak, or three: no copy of the library hears another."""
     arguments = [(text, voice, 300, 50) for text in TEXTS for voice in VOICES]
     alone = [espeak.speak(*each) for each in arguments]
+    speakers = cycle([Espeak() for _ in range(synthesizers)])
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda each: espeak.speak(*each), arguments))
+        together = list(pool.map(lambda each, speaker: speaker.speak(*each), arguments, speakers))
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -55,15 +55,11 @@ def load(path: str | Path) -> np.ndarray:
         ) from None
     waveform = samples.mean(axis=1)
     if not np.isfinite(waveform).all():
-        raise InputError(
-            f"{path} holds samples that are no numbers (NaN or infinity); export the audio again."
-        )
+        raise InputError(f"{path} holds samples that are no numbers (NaN or infinity); export the audio again.")
     if rate != SAMPLE_RATE:
         waveform = soxr.resample(waveform, rate, SAMPLE_RATE)
     if len(waveform) < _WINDOW:
-        raise InputError(
-            f"{path} lasts {1000 * len(samples) / rate:.0f} ms, which is too short: features need 25 ms."
-        )
+        raise InputError(f"{path} lasts {1000 * len(samples) / rate:.0f} ms, which is too short: features need 25 ms.")
     return waveform
 
 
@@ -89,7 +85,7 @@ def fbank(waveform: np.ndarray) -> np.ndarray:
 
 def _log_mel(windows: np.ndarray) -> np.ndarray:
     """Log-mel energies of windows: [frames, 400] → [frames, 80]."""
-    window, filters = _kaldi()
+    window, bands = _kaldi()
     frames = windows * 32768.0
     frames -= frames.mean(axis=1, keepdims=True)
     # Each window is emphasised on its own; its first sample precedes itself.
@@ -97,19 +93,28 @@ def _log_mel(windows: np.ndarray) -> np.ndarray:
     emphasised[:, 1:] -= _PREEMPHASIS * frames[:, :-1] * window[1:]
     emphasised[:, 0] *= 1 - _PREEMPHASIS
     spectrum = np.fft.rfft(emphasised, _FFT)
-    energies = (spectrum.real**2 + spectrum.imag**2) @ filters
-    return np.log(np.maximum(energies, _ENERGY_FLOOR)).astype(np.float32)
+    power = np.ascontiguousarray((spectrum.real**2 + spectrum.imag**2).T)
+    energies = np.empty((MEL_BINS, len(windows)))
+    # A band holds a few of the 257 bins. One product with the whole matrix would not only be mostly zeros: it
+    # is large enough for BLAS to share it among threads, which on a busy machine takes a hundred times longer.
+    for row, (bins, weights) in zip(energies, bands, strict=True):
+        np.matmul(weights, power[bins], out=row)
+    return np.log(np.maximum(energies.T, _ENERGY_FLOOR)).astype(np.float32, order="C")
 
 
 @cache
-def _kaldi() -> tuple[np.ndarray, np.ndarray]:
-    """Kaldi's window [400] and mel filters [257, 80] in float64."""
+def _kaldi() -> tuple[np.ndarray, list[tuple[slice, np.ndarray]]]:
+    """Kaldi's window [400], and of each of the 80 mel bands the bins it covers with their weights."""
     options = kaldi_native_fbank.FbankOptions()
     options.mel_opts.num_bins = MEL_BINS
     window = kaldi_native_fbank.FeatureWindowFunction(options.frame_opts).window
     banks = kaldi_native_fbank.MelBanks  # pyright: ignore[reportAttributeAccessIssue] (not in its stubs)
-    filters = banks(options.mel_opts, options.frame_opts).get_matrix()
-    return np.array(window, dtype=np.float64), np.ascontiguousarray(filters.T, dtype=np.float64)
+    bands = []
+    for filter_ in banks(options.mel_opts, options.frame_opts).get_matrix().astype(np.float64):
+        covered = np.flatnonzero(filter_)
+        bins = slice(int(covered[0]), int(covered[-1]) + 1)
+        bands.append((bins, filter_[bins]))
+    return np.array(window, dtype=np.float64), bands
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +186,7 @@ class Normalizer:
             std = np.array(config.get("global_std", [1.0] * MEL_BINS), dtype=np.float32)
         except (TypeError, ValueError):
             raise InputError(f"{path}: global_mean and global_std must be lists of numbers.") from None
-        if (
-            mean.shape != (MEL_BINS,)
-            or std.shape != (MEL_BINS,)
-            or not (np.isfinite(mean).all() and (std > 0).all())
-        ):
+        if mean.shape != (MEL_BINS,) or std.shape != (MEL_BINS,) or not (np.isfinite(mean).all() and (std > 0).all()):
             raise InputError(f"{path}: global_mean and global_std need {MEL_BINS} numbers each, std above 0.")
         return cls(mean, std)
 
@@ -200,9 +201,7 @@ def _feature_config(directory: Path) -> tuple[Path, dict]:
         else:
             config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(
-            f"{directory} has no preprocessor_config.json; is it the directory of a model?"
-        ) from None
+        raise InputError(f"{directory} has no preprocessor_config.json; is it the directory of a model?") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a feature extractor's configuration ({error}).") from None
     if not isinstance(config, dict):

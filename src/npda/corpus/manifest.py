@@ -87,9 +87,7 @@ def within(utterances: Iterable[Utterance], max_frames: int) -> tuple[list[Utter
     return kept, len(utterances) - len(kept)
 
 
-def column_places(
-    path: Path, header: Sequence[str], required: Sequence[str], known: Sequence[str]
-) -> dict[str, int]:
+def column_places(path: Path, header: Sequence[str], required: Sequence[str], known: Sequence[str]) -> dict[str, int]:
     """Where each known column of a header stands; a missing or doubled one is refused."""
     for name in known:
         if header.count(name) > 1:
@@ -130,9 +128,7 @@ def _check(where: str, utterance: Utterance) -> None:
 def _frames(where: str, value: str) -> int:
     # Longer than any recording, and short enough for int().
     if not (value.isascii() and value.isdigit() and len(value) < 16 and int(value) > 0):
-        raise InputError(
-            f"{where}, column n_frames: {value!r} is not a positive whole number of 10 ms frames."
-        )
+        raise InputError(f"{where}, column n_frames: {value!r} is not a positive whole number of 10 ms frames.")
     return int(value)
 
 

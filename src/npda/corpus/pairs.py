@@ -49,9 +49,7 @@ def read_pairs(path: str | Path) -> list[Pair]:
         pair = Pair(**{name: row[place] for name, place in places.items()})
         for name in REQUIRED:
             if not getattr(pair, name).strip():
-                raise InputError(
-                    f"{path}, line {number}, column {name}: empty; fill it in or delete the line."
-                )
+                raise InputError(f"{path}, line {number}, column {name}: empty; fill it in or delete the line.")
         pairs.append(pair)
     return pairs
 
@@ -82,9 +80,7 @@ def read_moses(source_path: str | Path, target_path: str | Path) -> list[Pair]:
         )
     pairs = [Pair(src, tgt) for src, tgt in zip(source, target, strict=True) if src.strip() and tgt.strip()]
     if skipped := len(source) - len(pairs):
-        logger.warning(
-            "%s, %s: skipped %d pairs of which one side is empty", source_path, target_path, skipped
-        )
+        logger.warning("%s, %s: skipped %d pairs of which one side is empty", source_path, target_path, skipped)
     if not pairs:
         raise InputError(f"{source_path} and {target_path} have no sentence pairs.")
     return pairs

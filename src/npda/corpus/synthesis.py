@@ -23,9 +23,6 @@ _CHARS_UTF8 = 1
 _POS_CHARACTER = 1
 _RATE, _PITCH = 1, 3
 
-# The usual 60 ms would mean a call back into Python for every syllable.
-_BUFFER_MS = 1000
-
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int16), ctypes.c_int, ctypes.c_void_p)
 
 
@@ -40,15 +37,16 @@ class Synthesizer(Protocol):
 class Espeak:
     """espeak-ng. What it says depends on the arguments alone, not on what it said before.
 
-    A voice is a language, with a variant where wished: "en-us", "en-gb", "en-us+f3".
+    A voice is a language, with a variant where wished: "en-us", "en-gb", "en-us+f3". One text is spoken at a
+    time; several threads speak at once with an Espeak each.
     """
-
-    # The library has one state for the whole process.
-    _lock = threading.Lock()
 
     def __init__(self) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="espeak-", ignore_cleanup_errors=True)
         _link_data(Path(espeakng_loader.get_data_path()), Path(self._home.name))
+        # The library keeps its state in global variables: a copy of the file has its own.
+        self._library = shutil.copy(espeakng_loader.get_library_path(), self._home.name)
+        self._lock = threading.Lock()
         self.voices = frozenset(file.name for file in Path(self._home.name, "lang").iterdir())
         self.variants = frozenset(file.name for file in Path(self._home.name, "voices", "!v").iterdir())
 
@@ -59,7 +57,7 @@ class Espeak:
             # The library carries the phase of its pitch flutter, its gain control and its noise from one text
             # to the next and has no call to reset them. Loading it anew for every text does, in less than
             # a millisecond, and makes the speech a function of the arguments.
-            library = ctypes.CDLL(espeakng_loader.get_library_path())
+            library = ctypes.CDLL(self._library)
             try:
                 native_rate, samples = self._synthesize(library, text, voice, rate, pitch)
             finally:
@@ -87,7 +85,7 @@ class Espeak:
             return 0
 
         native_rate = library.espeak_Initialize(
-            _AUDIO_OUTPUT_SYNCHRONOUS, _BUFFER_MS, self._home.name.encode(), _INITIALIZE_DONT_EXIT
+            _AUDIO_OUTPUT_SYNCHRONOUS, 0, self._home.name.encode(), _INITIALIZE_DONT_EXIT
         )
         if native_rate <= 0:
             raise RuntimeError("espeak-ng cannot be initialised; install espeakng-loader again")

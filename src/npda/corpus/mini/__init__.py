@@ -27,9 +27,7 @@ class Mini:
         return self.directory / domain / f"{split}.text.tsv"
 
 
-def prepare(
-    language: str = "de", seed: int = 0, directory: Path | None = None, progress: bool = True
-) -> Mini:
+def prepare(language: str = "de", seed: int = 0, directory: Path | None = None, progress: bool = True) -> Mini:
     """Make the corpus, or find it made: speech, manifests and text pairs of every domain and split.
 
     The seed chooses the sentences and the voices. Without a directory the corpus lies in the cache, under a

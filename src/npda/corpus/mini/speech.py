@@ -3,6 +3,7 @@
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, repeat
 from pathlib import Path
 
 import soundfile
@@ -17,7 +18,7 @@ from npda.progress import bar
 
 VOICES = ("en-us", "en-gb", "en-us+f3", "en-us+m3")
 # Brisk, so that a sentence takes about a hundred frames and a model is trained in minutes.
-RATES = range(285, 316)
+RATES = range(330, 361)
 PITCHES = range(40, 61)
 
 
@@ -25,26 +26,22 @@ def record(directory: Path, language: str, seed: int, progress: bool) -> None:
     """Write audio, manifests and text pairs of every domain and split into a directory."""
     corpus = Mini(directory)
     splits = {key: sentences(*key, language, seed) for key in SPLITS}
-    synthesizer = Espeak()
-    # One text is spoken at a time; the other threads resample and compress those before it.
-    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool, bar(progress) as display:
+    threads = os.cpu_count() or 1
+    synthesizers = cycle([Espeak() for _ in range(threads)])
+    with ThreadPoolExecutor(threads) as pool, bar(progress) as display:
         task = display.add_task("Recording", total=sum(map(len, splits.values())), note="")
         for (domain, split), pairs in splits.items():
             folder = directory / domain / split
             folder.mkdir(parents=True)
-
-            def read_aloud(pair: Pair, folder: Path = folder) -> Utterance:
-                return _read_aloud(synthesizer, pair, folder, seed)
-
             utterances = []
-            for utterance in pool.map(read_aloud, pairs):
+            for utterance in pool.map(_read_aloud, pairs, synthesizers, repeat(folder), repeat(seed)):
                 utterances.append(utterance)
                 display.advance(task)
             write_manifest(corpus.manifest(domain, split), utterances)
             write_pairs(corpus.text(domain, split), pairs)
 
 
-def _read_aloud(synthesizer: Synthesizer, pair: Pair, folder: Path, seed: int) -> Utterance:
+def _read_aloud(pair: Pair, synthesizer: Synthesizer, folder: Path, seed: int) -> Utterance:
     """Record one sentence; its voice depends on the seed and its id alone."""
     rng = random.Random(f"{seed}-{pair.id}")
     voice, rate, pitch = rng.choice(VOICES), rng.choice(RATES), rng.choice(PITCHES)
