@@ -1,3 +1,4 @@
+import hashlib
 import os
 import random
 import re
@@ -66,6 +67,12 @@ def test_split_sizes_and_ids():
         assert len(pairs) == size
         assert [pair.id for pair in pairs[:2]] == [f"{domain}-{split}-00001", f"{domain}-{split}-00002"]
         assert {pair.tgt_lang for pair in pairs} == {"de"}
+
+
+def test_the_version_stands_for_these_sentences():
+    """Where this fails the sentences have changed: raise VERSION, then write the new digest here."""
+    text = "\n".join(str(sentences(*key, language)) for key in SPLITS for language in LANGUAGES)
+    assert (grammar.VERSION, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("2", "c4ba7a4d53b18a1a")
 
 
 def test_the_same_seed_gives_the_same_sentences_in_another_process():
@@ -276,13 +283,13 @@ HAND_WRITTEN = [
         "general",
         "{gentleman}, have you read {the/this * reading}?",
         {"gentleman": "Mr Brown", "reading": "letter"},
-        "Mr Brown, have you read this long letter?",
-        "Herr Brown, haben Sie diesen langen Brief gelesen?",
-        "Monsieur Brown, avez-vous lu cette longue lettre ?",
+        "Mr Brown, have you read this important letter?",
+        "Herr Brown, haben Sie diesen wichtigen Brief gelesen?",
+        "Monsieur Brown, avez-vous lu cette lettre importante ?",
     ),
     (
         "general",
-        "{someone} <have> {a small/long/new cut} on {own body}.",
+        "{someone} <have> {a small/new/old cut} on {own body}.",
         {"someone": "I", "body": "arm"},
         "I have a small cut on my arm.",
         "Ich habe einen kleinen Schnitt am Arm.",
@@ -414,6 +421,7 @@ def test_german_plural_declension(determiner: str):
     [
         ("in dem Haus", "im Haus"),
         ("in das Haus", "ins Haus"),
+        ("In dem Haus", "Im Haus"),
         ("zu der Feier", "zur Feier"),
         ("zu dem Arzt", "zum Arzt"),
         ("an dem Arm", "am Arm"),
@@ -513,6 +521,9 @@ def test_unknown_split_or_language_is_refused():
         ("{the purple room} is here.", "x", "no such adjectives"),
         ("{the room} is here.", "{rooom} ist hier.", "names 'rooom'"),
         ("{the room} is beside {the room}.", "x", "same name"),
+        ("{the room} is here.", "{room} <sammeln>.", "German verb 'sammeln'"),
+        ("{two garden+} are here.", "x", "unknown class 'garden'"),
+        ("{two room+} are here.", "x", "no German plural"),
     ],
 )
 def test_faulty_frames_are_refused(line: str, de: str, message: str):

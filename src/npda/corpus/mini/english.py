@@ -28,6 +28,8 @@ def add_s(word: str) -> str:
 
 
 def noun_phrase(noun: Noun, determiner: str, adjective: str, plural: bool) -> str:
+    if plural or noun.always_plural:
+        determiner = {"this": "these", "a": ""}.get(determiner, determiner)
     words = (determiner.lower(), adjective, noun.form(plural))
     return " ".join(word for word in words if word)
 

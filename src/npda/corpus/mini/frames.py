@@ -23,6 +23,7 @@ from npda.corpus.mini.lexicon import Adjective, Lexicon, Noun, Pronoun
 from npda.errors import InputError
 
 ADJECTIVE_RATE = 0.4
+RULES = {"en": english, "de": german, "fr": french}
 _MARK = re.compile(r"\{([^}]*)\}|<([^>]*)>|\[([^\]]*)\]")
 
 
@@ -127,6 +128,18 @@ class Frame:
                 name = name if slot and language != "en" else more if verb or adjective else ""
                 if name and name not in self._names:
                     raise self._fault(f"the {language} line names {name!r}, which is no slot of the English line")
+                if verb:
+                    self._check_verb(language, verb.partition(":")[0])
+        for slot in self._slots:
+            nouns = [word for word in self._lexicon.classes[slot.kind] if isinstance(word, Noun)]
+            if slot.plural and not all(noun.de.plural for noun in nouns):
+                raise self._fault(f"a noun of class {slot.kind!r} has no German plural")
+
+    def _check_verb(self, language: str, verb: str) -> None:
+        try:
+            RULES[language].conjugate(verb, "3sg", self._lexicon.verbs[language])
+        except ValueError as fault:
+            raise self._fault(str(fault)) from None
 
     def _fault(self, reason: str) -> InputError:
         return InputError(f"frame {self.lines['en']!r}: {reason}")
@@ -146,7 +159,7 @@ class Frame:
         return Filler(word, determiner, adjective, slot.plural)
 
     def _render(self, language: str, line: str, fillers: dict[str, Filler]) -> str:
-        rules = {"en": english, "de": german, "fr": french}[language]
+        rules = RULES[language]
 
         def replace(match: re.Match[str]) -> str:
             slot, verb, adjective = match.groups()

@@ -53,7 +53,7 @@ _CONTRACTIONS = {
     "zu dem": "zum",
     "zu der": "zur",
 }
-_CONTRACTION = re.compile(r"\b(" + "|".join(_CONTRACTIONS) + r")\b")
+_CONTRACTION = re.compile(r"\b(" + "|".join(_CONTRACTIONS) + r")\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ def conjugate(infinitive: str, person: str, irregular: dict[str, list[str]]) -> 
     column = ("1sg", "2sg", "3sg").index(person) if person.endswith("sg") else 3
     if infinitive in irregular:
         return irregular[infinitive][column]
+    if not infinitive.endswith("en"):
+        raise ValueError(f"German verb {infinitive!r} is not in -en: list its four forms under verbs: de")
     stem = infinitive.removesuffix("en")
     link = "e" if stem.endswith(("t", "d")) else ""
     second = "t" if stem.endswith(("s", "ß", "z")) else link + "st"
@@ -130,4 +132,4 @@ def conjugate(infinitive: str, person: str, irregular: dict[str, list[str]]) -> 
 
 def finish(text: str) -> str:
     """Contracts preposition and article: `in dem` → `im`."""
-    return _CONTRACTION.sub(lambda match: _CONTRACTIONS[match[0]], text)
+    return _CONTRACTION.sub(lambda match: match[0][0] + _CONTRACTIONS[match[0].lower()][1:], text)

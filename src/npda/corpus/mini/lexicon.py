@@ -63,6 +63,10 @@ def load_lexicon(domain: str) -> Lexicon:
     verbs = {
         language: {verb: forms.split() for verb, forms in table.items()} for language, table in common["verbs"].items()
     }
+    for language, count in (("en", 4), ("de", 4), ("fr", 6)):
+        for verb, forms in verbs[language].items():
+            if len(forms) != count:
+                raise InputError(f"common.yaml, {language} verb {verb!r}: {len(forms)} forms instead of {count}")
     for name, data in (("common.yaml", common), (f"{domain}.yaml", read_yaml(f"{domain}.yaml"))):
         for word, entry in data.get("pronouns", {}).items():
             for kind in entry["in"].split():
