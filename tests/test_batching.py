@@ -84,6 +84,7 @@ def test_batch_of_a_multilingual_model(tmp_path):
     data = SpeechData([*german, *french], backbone, source=backbone.source)
     batch = data.batch([0, 1])
     target, pad = backbone.target, backbone.target.pad
+    assert backbone.source is not None
     for row, utterance in enumerate([*german, *french]):
         text = target.encode(utterance.tgt_text)
         prompt = [target.eos, target.language_id(utterance.tgt_lang)]  # this model's decoder starts with </s>

@@ -20,6 +20,7 @@ import npda.training.checkpoints as checkpoints
 from npda.errors import InputError
 from npda.training.checkpoints import Checkpoints
 from npda.training.log import Log
+from npda.training.run import Run
 
 SCRIPT = Path(tiny_training.__file__)
 
@@ -146,14 +147,20 @@ def test_the_average_is_the_mean(tmp_path):
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     stored = []
     for update in (1, 2, 3):
-        nn.init.normal_(module[0].weight)
-        nn.init.normal_(module[1].running_mean)  # pyright: ignore[reportArgumentType]
+        module[0].weight.data.normal_()  # pyright: ignore
+        module[1].running_mean.normal_()  # pyright: ignore
         made.keep(update, module)
         stored.append(safetensors.numpy.load_file(tmp_path / f"best-{update:08d}.safetensors"))
     averaged = made.average((1, 2, 3))
     for name in ("0.weight", "0.bias", "1.running_mean"):
         np.testing.assert_allclose(averaged[name].numpy(), np.mean([s[name] for s in stored], axis=0), rtol=1e-6)
     assert averaged["1.num_batches_tracked"] == 0
+
+
+def test_only_one_process_trains_in_a_directory(uninterrupted, tmp_path):
+    first = Run(tmp_path / "out", tiny_training.SETTINGS, {})
+    with first, pytest.raises(InputError, match="Another process is training"):
+        tiny_training.run(uninterrupted / "data", tmp_path / "out")
 
 
 def test_a_damaged_checkpoint_is_named(uninterrupted, tmp_path):

@@ -168,8 +168,8 @@ def test_frozen_parameters_stay_and_teachers_do_not_drop_out(tmp_path):
     before = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}
     data, dev = tiny_training.data(tmp_path / "data", backbone)
     settings = replace(PLAIN, weight_decay=0.1)
-    run = Run(tmp_path / "out", settings, {})
-    train(Listening(backbone), data, dev, settings, run, backbone.save_pretrained, progress=False)
+    with Run(tmp_path / "out", settings, {}) as run:
+        train(Listening(backbone), data, dev, settings, run, backbone.save_pretrained, progress=False)
     moved = {name for name, tensor in backbone.state_dict().items() if not torch.equal(tensor, before[name])}
     assert not {name for name in moved if ".decoder." in name or "lm_head" in name}
     assert {n for n, p in encoder.named_parameters() if p.requires_grad} == {
@@ -288,7 +288,8 @@ def test_from_manifests_to_a_model_that_transformers_opens(tmp_path):
     assert mine.source is not None
     assert theirs.source is not None
     assert mine.source.digest() == theirs.source.digest() == theirs.target.digest() != mine.target.digest()
-    assert np.array_equal(mine.normalizer.mean, theirs.normalizer.mean)
+    assert mine.normalizer.mean is not None
+    np.testing.assert_array_equal(mine.normalizer.mean, theirs.normalizer.mean)  # pyright: ignore[reportArgumentType]
     name = "model.encoder.layers.0.fc1.weight"
     np.testing.assert_allclose(weights(tmp_path / "st")[name], weights(tmp_path / "asr")[name], atol=1e-9)
 

@@ -63,8 +63,8 @@ def run(directory: Path, out: Path, settings: TrainingSettings = SETTINGS, dropo
     objective = SpeechToText(backbone, settings.label_smoothing, settings.ctc_weight, len(backbone.source))
     train_data, dev_data = data(directory, backbone)
     description = {"train": train_data.fingerprint(), "dev": dev_data.fingerprint()}
-    where = Run(out, settings, description)
-    return train(objective, train_data, dev_data, settings, where, backbone.save_pretrained, progress=False)
+    with Run(out, settings, description) as where:
+        return train(objective, train_data, dev_data, settings, where, backbone.save_pretrained, progress=False)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,6 @@ class _Trainer:
             for parameter in self.objective.parameters():
                 torch.distributed.broadcast(parameter.detach(), src=0)
         if self.processes.is_main_process:
-            self.run.claim()
             self.run.log.cut(self.state.update)
             if latest is None:
                 self._report_data()

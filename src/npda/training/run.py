@@ -7,25 +7,27 @@ out/train/        settings.json: what defines the run; log.jsonl; checkpoints/; 
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from npda.errors import InputError
 from npda.files import atomic_write
 from npda.training.checkpoints import Checkpoints, flush
 from npda.training.log import Log
+from npda.training.processes import running
 from npda.training.settings import TrainingSettings
 
 _UNPUBLISHED = ".model-"
 
 
 class Run:
-    """A run in ``out``: a new one, or one that is continued.
+    """A run in ``out``, new or continued; ``with`` it nobody else can train there.
 
     Whatever else would give another model belongs into ``description``: data, task, sizes. A directory that
     holds a run with other settings or another description is refused, as soon as it has a checkpoint to lose.
@@ -37,16 +39,36 @@ class Run:
         self.start = self.directory / "start"
         self.checkpoints = Checkpoints(self.directory / "checkpoints")
         self.log = Log(self.directory / "log.jsonl")
+        self._lock: IO[str] | None = None
         self._settings = self.directory / "settings.json"
         identity = {"settings": dataclasses.asdict(settings), "description": dict(description)}
         self._identity = json.loads(json.dumps(identity))
         self._others = self._differences(settings.changeable())
 
-    def claim(self) -> None:
-        """Write down what defines the run; remains of another one that never got to a checkpoint go."""
+    def __enter__(self) -> Run:
+        """Keep others away, then write down what defines the run."""
+        processes = running()
+        if processes.is_main_process:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.directory / "lock").open("w")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however it ends
+            except BlockingIOError:
+                raise InputError(
+                    f"Another process is training in {self.out}; wait, or choose another directory."
+                ) from None
+            self._claim()
+        processes.wait_for_everyone()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def _claim(self) -> None:
+        """Remains of another run, that never got to a checkpoint, go."""
         if self._others:
             shutil.rmtree(self.start, ignore_errors=True)
-            self._others = []
         for remains in self.directory.glob(f"{_UNPUBLISHED}*"):
             shutil.rmtree(remains, ignore_errors=True)
         with atomic_write(self._settings) as temporary:

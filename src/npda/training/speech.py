@@ -80,41 +80,36 @@ def train_speech(
     utterances = _read(train_manifests)
     dev_utterances = _read(dev_manifests)
     described = {"train": fingerprint(utterances), "dev": fingerprint(dev_utterances)}
-    run = Run(out, settings, {**model.description(), **described})
     processes = running()
     progress = progress and processes.is_main_process
-    if processes.is_main_process:
-        run.claim()
-    processes.wait_for_everyone()
+    with Run(out, settings, {**model.description(), **described}) as run:
+        torch.manual_seed(settings.seed)
+        kept, _ = within(utterances, settings.max_frames)
+        if model.start is not None:
+            backbone = load_backbone(model.start)
+            features = FeatureStore(kept, backbone.features, progress=progress)
+        else:
+            filterbanks = FeatureStore(kept, audio.fbank, progress=progress)
+            if processes.is_main_process and not run.start.is_dir():
+                _prepare(run.start, kept, filterbanks, model)
+            processes.wait_for_everyone()
+            backbone = _create(run.start, model)
+            features = filterbanks.then(backbone.normalizer)
+        source = backbone.source if settings.ctc_weight > 0 else None
+        if settings.ctc_weight > 0 and source is None:
+            raise InputError("The CTC loss needs src_text in all training data; add it or set ctc_weight to 0.")
 
-    torch.manual_seed(settings.seed)
-    kept, _ = within(utterances, settings.max_frames)
-    if model.start is not None:
-        backbone = load_backbone(model.start)
-        features = FeatureStore(kept, backbone.features, progress=progress)
-    else:
-        filterbanks = FeatureStore(kept, audio.fbank, progress=progress)
-        if processes.is_main_process and not run.start.is_dir():
-            _prepare(run.start, kept, filterbanks, model)
-        processes.wait_for_everyone()
-        backbone = _create(run.start, model)
-        features = filterbanks.then(backbone.normalizer)
-    if settings.ctc_weight > 0 and backbone.source is None:
-        raise InputError("The CTC loss needs transcripts (src_text) of all training data; or set ctc_weight to 0.")
-
-    source = backbone.source if settings.ctc_weight > 0 else None
-    data = SpeechData(utterances, backbone, model.task, source, settings.max_frames, features)
-    dev = SpeechData(dev_utterances, backbone, model.task, source, settings.max_frames, progress=progress)
-    augment = _SPEC_AUGMENT[settings.spec_augment]() if settings.spec_augment is not None else None
-    objective = SpeechToText(
-        backbone,
-        settings.label_smoothing,
-        settings.ctc_weight,
-        len(source) if source is not None else None,
-        augment,
-    )
-    hook = (lambda update: on_evaluate(backbone, update)) if on_evaluate is not None else None
-    return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress)
+        data = SpeechData(utterances, backbone, model.task, source, settings.max_frames, features)
+        dev = SpeechData(dev_utterances, backbone, model.task, source, settings.max_frames, progress=progress)
+        objective = SpeechToText(
+            backbone,
+            label_smoothing=settings.label_smoothing,
+            ctc_weight=settings.ctc_weight,
+            source_size=len(source) if source is not None else None,
+            spec_augment=_SPEC_AUGMENT[settings.spec_augment]() if settings.spec_augment is not None else None,
+        )
+        hook = (lambda update: on_evaluate(backbone, update)) if on_evaluate is not None else None
+        return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress)
 
 
 def _read(manifests: Sequence[str | Path]) -> list[Utterance]:

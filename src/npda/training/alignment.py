@@ -1,0 +1,128 @@
+"""Teach the text path to give the decoder states of the speech path (section 3.1 of the paper, eq. 4).
+
+The base model is frozen, bit for bit. The speech path is the teacher: evaluation mode, no gradient, no SpecAugment;
+its states are computed once and kept on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from npda.corpus.manifest import Utterance
+from npda.errors import InputError
+from npda.models.backbone import Backbone
+from npda.training.data import fingerprint, source_tokens, target_tokens
+from npda.training.objectives import Objective, smoothed_cross_entropy
+from npda.training.teacher import TeacherStates
+
+# full: MT cross-entropy + MSE of states; the others are the ablations of the paper and of its public code:
+# no-mse and mse-only leave a term out, logits compares output-layer scores instead of states,
+# embedding-only trains a token embedding and reads through the frozen layers of the speech encoder.
+Variant = Literal["full", "no-mse", "mse-only", "logits", "embedding-only"]
+VARIANTS: tuple[str, ...] = get_args(Variant)
+
+
+@dataclass(frozen=True)
+class AlignBatch:
+    """source, source_lengths: the transcripts; tokens, labels: [batch, length] as in SpeechBatch;
+    teacher: [batch, length, dim] the speech path's states, 0 where labels are padding"""
+
+    source: Tensor
+    source_lengths: Tensor
+    tokens: Tensor
+    labels: Tensor
+    teacher: Tensor
+
+    def to(self, device: torch.device) -> AlignBatch:
+        return AlignBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+class AlignData:
+    """Out-of-domain triplets: transcript, translation, and what the decoder thought while hearing the speech."""
+
+    def __init__(self, utterances: Sequence[Utterance], backbone: Backbone, teacher: TeacherStates) -> None:
+        if backbone.source is None:
+            raise InputError("The model has no vocabulary of transcripts (source/); the text path needs one.")
+        self.utterances = list(utterances)
+        self.dropped = 0
+        self._pad = backbone.target.pad
+        self._prompts, self._targets = zip(*(target_tokens(u, backbone, "st") for u in utterances), strict=True)
+        self._sources = [source_tokens(u, backbone.source) for u in utterances]
+        self._teacher = teacher
+        self.lengths = [len(s) + len(t) for s, t in zip(self._sources, self._targets, strict=True)]
+
+    def fingerprint(self) -> str:
+        return fingerprint(self.utterances)
+
+    def batch(self, indices: Sequence[int]) -> AlignBatch:
+        source = [torch.tensor(self._sources[i]) for i in indices]
+        targets = [torch.tensor(self._targets[i]) for i in indices]
+        labels = [target[1:].clone() for target in targets]
+        teacher = []
+        for label, i in zip(labels, indices, strict=True):
+            given = self._prompts[i] - 1
+            label[:given] = self._pad  # the prompt is given, not predicted
+            states = torch.from_numpy(self._teacher[i].astype(np.float32))
+            teacher.append(torch.cat([states.new_zeros(given, states.shape[1]), states]))
+        return AlignBatch(
+            source=pad_sequence(source, batch_first=True, padding_value=self._pad),
+            source_lengths=torch.tensor([len(s) for s in source]),
+            tokens=pad_sequence([t[:-1] for t in targets], batch_first=True, padding_value=self._pad),
+            labels=pad_sequence(labels, batch_first=True, padding_value=self._pad),
+            teacher=pad_sequence(teacher, batch_first=True),
+        )
+
+
+class Align(Objective):
+    """loss = CE_MT + MSE (eq. 4); only the text encoder of the backbone is trained.
+
+    loss and nll are means over target tokens. mse is the squared Euclidean distance of the two states, averaged over
+    the target positions of a sentence, then over sentences; cosine is averaged over positions and only reported.
+    """
+
+    def __init__(self, backbone: Backbone, text_encoder: nn.Module, variant: Variant, label_smoothing: float) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.text_encoder = text_encoder
+        self.variant = variant
+        self.label_smoothing = label_smoothing
+        self.terms = ("loss", "nll", "mse", "cosine")
+        weights = {"loss": 1.0, "mse": 1.0}
+        weights.pop({"no-mse": "mse", "mse-only": "loss"}.get(variant, ""), None)
+        self.weights = weights
+        for module in self.teachers():
+            module.requires_grad_(False)
+        text_encoder.requires_grad_(True)
+
+    def teachers(self) -> Iterable[nn.Module]:
+        assert isinstance(self.backbone, nn.Module)
+        return (module for module in self.backbone.children() if module is not self.text_encoder)
+
+    def selection(self, means: Mapping[str, float]) -> float:
+        return sum(weight * means["nll" if name == "loss" else name] for name, weight in self.weights.items())
+
+    def counts(self, batch: AlignBatch) -> dict[str, int]:
+        tokens = int((batch.labels != self.backbone.target.pad).sum())
+        return {"loss": tokens, "nll": tokens, "mse": len(batch.labels), "cosine": tokens}
+
+    def forward(self, batch: AlignBatch) -> dict[str, Tensor]:
+        memory = self.backbone.read(batch.source, batch.source_lengths)
+        states = self.backbone.states(memory, batch.tokens)
+        predicted = batch.labels != self.backbone.target.pad
+        logits = self.backbone.logits(states[predicted])
+        loss, nll = smoothed_cross_entropy(logits, batch.labels[predicted], self.label_smoothing)
+        taught = batch.teacher[predicted]
+        if self.variant == "logits":
+            squared = (logits - self.backbone.logits(taught)).square().sum(dim=-1)
+        else:
+            squared = (states[predicted] - taught).square().sum(dim=-1)
+        lengths = predicted.sum(dim=1, keepdim=True).expand_as(predicted)[predicted]
+        cosine = torch.cosine_similarity(states[predicted], taught, dim=-1).sum().detach()
+        return {"loss": loss, "nll": nll, "mse": (squared / lengths).sum(), "cosine": cosine}

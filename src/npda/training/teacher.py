@@ -1,0 +1,76 @@
+"""The speech path's decoder states of known translations, computed once and kept on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from npda.corpus.manifest import Utterance
+from npda.files import atomic_directory
+from npda.models.backbone import Backbone
+from npda.progress import bar
+from npda.training.batching import by_length
+from npda.training.data import fingerprint, target_tokens
+from npda.training.features import FeatureStore
+
+
+class TeacherStates:
+    """States [positions, dim] float16 of every utterance, in one memory-mapped file."""
+
+    def __init__(self, states: np.ndarray, offsets: np.ndarray) -> None:
+        """states: [all positions, dim]; offsets: [utterances + 1]"""
+        self._states, self._offsets = states, offsets
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        """[positions, dim]: a state for every predicted token, end symbol included"""
+        return self._states[self._offsets[index] : self._offsets[index + 1]]
+
+    @classmethod
+    def make(
+        cls,
+        directory: Path,
+        utterances: Sequence[Utterance],
+        backbone: Backbone,
+        batch_frames: int = 20_000,
+        progress: bool = True,
+    ) -> TeacherStates:
+        """Compute the states, or find them in the directory."""
+        description = {"utterances": fingerprint(utterances), "dim": backbone.dim}
+        file = directory / "teacher.json"
+        if not file.is_file() or json.loads(file.read_text(encoding="utf-8")) != description:
+            with atomic_directory(directory, replace=True) as temporary:
+                _compute(temporary, utterances, backbone, batch_frames, progress)
+                (temporary / file.name).write_text(json.dumps(description), encoding="utf-8")
+        states = np.load(directory / "states.npy", mmap_mode="r", allow_pickle=False)
+        return cls(states, np.load(directory / "offsets.npy", allow_pickle=False))
+
+
+@torch.inference_mode()
+def _compute(
+    directory: Path, utterances: Sequence[Utterance], backbone: Backbone, batch_frames: int, progress: bool
+) -> None:
+    targets = [target_tokens(u, backbone, "st") for u in utterances]
+    lengths = [len(tokens) - prompt for prompt, tokens in targets]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    np.save(directory / "offsets.npy", offsets)
+    states = np.lib.format.open_memmap(
+        directory / "states.npy", mode="w+", dtype=np.float16, shape=(int(offsets[-1]), backbone.dim)
+    )
+    features = FeatureStore(utterances, backbone.features, memory=0)
+    with bar(progress) as display:
+        task = display.add_task("Teacher states", total=len(utterances), note="")
+        for indices in by_length([u.n_frames for u in utterances], batch_frames):
+            heard = [torch.from_numpy(features[utterances[i]]) for i in indices]
+            memory = backbone.hear(pad_sequence(heard, batch_first=True), torch.tensor([len(h) for h in heard]))
+            tokens = [torch.tensor(targets[i][1][:-1]) for i in indices]
+            padded = pad_sequence(tokens, batch_first=True, padding_value=backbone.target.pad)
+            for i, row in zip(indices, backbone.states(memory, padded), strict=True):
+                first = targets[i][0] - 1  # the last token of the prompt predicts the first of the text
+                states[offsets[i] : offsets[i + 1]] = row[first : first + lengths[i]].numpy()
+            display.advance(task, len(indices))
+    states.flush()
