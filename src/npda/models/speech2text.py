@@ -114,22 +114,13 @@ class Speech2Text(nn.Module):
             # transformers lets the second convolution look into the padding; a sentence must not depend on its batch.
             mask = torch.arange(x.shape[2], device=x.device) < lengths[:, None]
             x = x * mask[:, None, :]
-        x = encoder.embed_scale * x.transpose(1, 2)
-        x = x + self._positions(encoder.embed_positions, 0, x.shape[1])
-        x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
-        attention = None
-        if not bool(mask.all()):
-            attention = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min)
-            attention = attention[:, None, None, :]
-        for layer in encoder.layers:
-            if self.training and torch.rand([]) < encoder.layerdrop:
-                continue
-            x = layer(x, attention)
-        return Memory(encoder.layer_norm(x), mask)
+        return self._attend(encoder.embed_scale * x.transpose(1, 2), mask)
 
     def read(self, tokens: Tensor, lengths: Tensor) -> Memory:
         if self.text_encoder is None:
             raise InputError("The model has no text encoder yet: train one with `npda align`.")
+        if self.text_encoder.size.layers == 0:  # only an embedding of its own: it shares the speech encoder's layers
+            return self._attend(*self.text_encoder.embed(tokens, lengths))
         return self.text_encoder(tokens, lengths)
 
     def prompt(self, language: str | None = None) -> list[int]:
@@ -153,6 +144,21 @@ class Speech2Text(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         return self.model.lm_head(states)
+
+    def _attend(self, x: Tensor, mask: Tensor) -> Memory:
+        """The transformer layers of the speech encoder. x: [batch, source, dim], mask: [batch, source]"""
+        encoder: Any = self.model.model.encoder
+        x = x + self._positions(encoder.embed_positions, 0, x.shape[1])
+        x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
+        attention = None
+        if not bool(mask.all()):
+            attention = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min)
+            attention = attention[:, None, None, :]
+        for layer in encoder.layers:
+            if self.training and torch.rand([]) < encoder.layerdrop:
+                continue
+            x = layer(x, attention)
+        return Memory(encoder.layer_norm(x), mask)
 
     def _stream_layers(self) -> list[StreamLayer]:
         layers: Any = self.model.model.decoder.layers

@@ -21,7 +21,10 @@ _WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class TextEncoderSize:
-    """dim is the decoder's; the paper has 12 layers (6 when multilingual) as wide as the speech encoder's."""
+    """dim is the decoder's; the paper has 12 layers (6 when multilingual) as wide as the speech encoder's.
+
+    Without layers it is an embedding only, read through the layers of the speech encoder (the paper's ablation).
+    """
 
     vocabulary: int
     dim: int
@@ -42,17 +45,21 @@ class TextEncoder(nn.Module):
         layer = nn.TransformerEncoderLayer(
             size.dim, size.heads, size.ffn, size.dropout, batch_first=True, norm_first=True
         )
-        self.layers = nn.TransformerEncoder(layer, size.layers, nn.LayerNorm(size.dim), enable_nested_tensor=False)
+        norm = nn.LayerNorm(size.dim) if size.layers else None
+        self.layers = nn.TransformerEncoder(layer, size.layers, norm, enable_nested_tensor=False)
         for parameter in self.layers.parameters():  # the copies of one layer must not start alike
             if parameter.ndim > 1:
                 nn.init.xavier_uniform_(parameter)
 
+    def embed(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Scaled embeddings [batch, length, dim] without positions, and their mask [batch, length]."""
+        mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        return self.embedding(tokens) * math.sqrt(self.size.dim), mask
+
     def forward(self, tokens: Tensor, lengths: Tensor) -> Memory:
         """tokens: [batch, length] right-padded, lengths: [batch]"""
-        mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        x = self.embedding(tokens) * math.sqrt(self.size.dim) + _positions(tokens.shape[1], self.size.dim).to(
-            tokens.device
-        )
+        x, mask = self.embed(tokens, lengths)
+        x = x + _positions(tokens.shape[1], self.size.dim).to(x)
         x = nn.functional.dropout(x, self.size.dropout, self.training)
         return Memory(self.layers(x, src_key_padding_mask=~mask), mask)
 
