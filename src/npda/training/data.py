@@ -100,7 +100,7 @@ class SpeechData:
         progress: bool = False,
     ) -> None:
         short, _ = within(utterances, max_frames)
-        texts = [_target(u, backbone, task) for u in short]
+        texts = [target_tokens(u, backbone, task) for u in short]
         kept = [i for i, (_, text) in enumerate(texts) if len(text) - 1 <= backbone.max_target]
         self.utterances = [short[i] for i in kept]
         self.dropped = len(utterances) - len(self.utterances)
@@ -112,7 +112,7 @@ class SpeechData:
         self.lengths: Sequence[int] = [u.n_frames for u in self.utterances]
         self._pad = backbone.target.pad
         self._texts = [texts[i] for i in kept]
-        self._sources = [_transcript(u, source) if source is not None else [] for u in self.utterances]
+        self._sources = [source_tokens(u, source) if source is not None else [] for u in self.utterances]
         self._features = features or FeatureStore(self.utterances, backbone.features, progress=progress)
 
     def __len__(self) -> int:
@@ -159,17 +159,18 @@ def text_of(utterance: Utterance, task: Task) -> str:
     return utterance.src_text
 
 
-def _target(utterance: Utterance, backbone: Backbone, task: Task) -> tuple[int, list[int]]:
+def target_tokens(utterance: Utterance, backbone: Backbone, task: Task) -> tuple[int, list[int]]:
     """Length of the prompt; prompt, text and end symbol."""
     language = utterance.tgt_lang if task == "st" else utterance.src_lang
     prompt = backbone.prompt(language or None)
     return len(prompt), [*prompt, *backbone.target.encode(text_of(utterance, task)), backbone.target.eos]
 
 
-def _transcript(utterance: Utterance, source: Tokens) -> list[int]:
+def source_tokens(utterance: Utterance, source: Tokens) -> list[int]:
+    """The transcript, without an end symbol."""
     if not utterance.src_text.strip():
         raise InputError(
-            f"Utterance {utterance.id!r} has no src_text, which the CTC loss needs; "
-            "add the transcripts or set ctc_weight to 0."
+            f"Utterance {utterance.id!r} has no src_text, which this training needs; "
+            "add the transcripts, or set ctc_weight to 0 if only the CTC loss asks for them."
         )
     return source.encode(utterance.src_text)

@@ -172,7 +172,7 @@ class _Trainer:
         averaged = tuple(sorted(update for _, update in state.best))
         restore(self.objective, checkpoints.average(averaged))
         dev = self._dev_means()
-        if len(averaged) > 1 and not dev[self.objective.selection] < state.best[0][0]:
+        if len(averaged) > 1 and not self.objective.selection(dev) < state.best[0][0]:
             averaged = (state.best[0][1],)
             restore(self.objective, checkpoints.average(averaged))
             dev = self._dev_means()
@@ -239,7 +239,7 @@ class _Trainer:
         state, checkpoints = self.state, self.run.checkpoints
         started = time.perf_counter()
         dev = self._dev_means()
-        loss = dev[self.objective.selection]
+        loss = self.objective.selection(dev)
         if not math.isfinite(loss):
             raise InputError(f"Training diverged: the dev loss after update {state.update} is {loss}.")
         state.stale = 0 if not state.best or loss < state.best[0][0] else state.stale + 1

@@ -24,7 +24,6 @@ class Objective(nn.Module, ABC):
 
     terms: Sequence[str]  # names of all terms
     weights: Mapping[str, float]  # of the terms that are minimised
-    selection: str = "nll"  # the term whose mean on the dev set decides which checkpoint is best
 
     @abstractmethod
     def counts(self, batch: Any) -> dict[str, int]:
@@ -33,6 +32,10 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Any) -> dict[str, Tensor]:
         """The sum of each term over the batch, scalars; a term it says nothing about may be missing."""
+
+    def selection(self, means: Mapping[str, float]) -> float:
+        """What decides, from the means on the dev data, which checkpoint is best: the lower, the better."""
+        return means["nll"]
 
     def teachers(self) -> Iterable[nn.Module]:
         """Modules that stay in evaluation mode while the others train."""

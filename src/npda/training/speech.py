@@ -24,7 +24,7 @@ from npda.training.loop import TrainingSummary, train
 from npda.training.objectives import SpeechToText
 from npda.training.processes import running
 from npda.training.run import Run
-from npda.training.settings import TrainingSettings
+from npda.training.settings import MINI, TrainingSettings
 
 _CMVN_UTTERANCES = 20_000  # at most so many tell the mean and variance of the features
 
@@ -62,6 +62,15 @@ class SpeechModel:
             if directory is not None:
                 described[name] = _digest(Path(directory) / file)
         return described
+
+
+def defaults(preset: str) -> tuple[SpeechModel, TrainingSettings]:
+    """The model of a preset and the settings to train it with."""
+    if preset == "mini":
+        return SpeechModel(preset=preset, source_size=200, target_size=320), MINI
+    if preset == "paper-multilingual":
+        return SpeechModel(preset=preset, source_size=10_000, target_size=10_000), TrainingSettings()
+    return SpeechModel(preset=preset), TrainingSettings()
 
 
 def train_speech(
