@@ -17,6 +17,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import ceil
 from typing import Literal, NamedTuple
 
@@ -28,12 +29,15 @@ Side = Literal["pair", "source", "target"]
 REASONS: tuple[Reason, ...] = ("equal", "contained", "containing", "near")
 SIDES: tuple[Side, ...] = ("pair", "source", "target")
 
+# More make the character index larger but more selective; four or five are fastest on real text.
+MEETINGS = 4
+
 
 @dataclass(frozen=True)
 class LeakageSettings:
     """What counts as a leak."""
 
-    min_words: int = 1  # an equal side shorter than this is a leak only if the other side is equal too
+    min_words: int = 1  # a side shorter than this is a leak only if both sides are equal to a held-out pair's
     ngram: int = 5  # words of an n-gram, and of the shortest side that can be contained or near
     threshold: float = 0.5  # share of a side's word n-grams that makes it near
     short_chars: int = 60  # sides shorter than this are compared by characters
@@ -111,11 +115,15 @@ class LeakageFilter:
         for text, (side, index) in zip(texts, self._sides, strict=True):
             if (place := index.equal(text)) is not None:
                 return Leak(pair, self._held_out[place], "equal", side, 1.0)
-        leaks = []
-        for text, (side, index) in zip(texts, self._sides, strict=True):
-            if match := index.alike(text):
-                leaks.append(Leak(pair, self._held_out[match.place], match.reason, side, match.overlap))
-        return min(leaks, key=lambda leak: (REASONS.index(leak.reason), -leak.overlap), default=None)
+        matches: list[tuple[_Match, Side]] = [
+            (match, side)
+            for text, (side, index) in zip(texts, self._sides, strict=True)
+            if (match := index.alike(text)) is not None
+        ]
+        if not matches:
+            return None
+        match, side = min(matches, key=lambda found: found[0][:2])
+        return Leak(pair, self._held_out[match.place], REASONS[match.rank], side, -match.negative)
 
 
 def drop_leaks(
@@ -174,17 +182,9 @@ _FOLDED = _Folding()
 class _Match(NamedTuple):
     """Best first when sorted."""
 
-    rank: int
-    negative_overlap: float
-    place: int
-
-    @property
-    def reason(self) -> Reason:
-        return REASONS[self.rank]
-
-    @property
-    def overlap(self) -> float:
-        return -self.negative_overlap
+    rank: int  # in REASONS
+    negative: float  # −overlap
+    place: int  # of the held-out pair
 
 
 class _Index:
@@ -195,7 +195,8 @@ class _Index:
         self.places: dict[str, int] = {}  # normalised text → the first held-out pair that has it
         for place, text in enumerate(texts):
             self.places.setdefault(text, place)
-        self.texts = [text for text in self.places if _words(text) >= settings.ngram]
+        self.shortest = max(settings.ngram, settings.min_words)
+        self.texts = [text for text in self.places if _words(text) >= self.shortest]
         self._index_words()
         self._index_characters()
 
@@ -204,9 +205,9 @@ class _Index:
 
     def alike(self, text: str) -> _Match | None:
         """The best match of a text that is equal to none."""
-        if _words(text) < self.settings.ngram:
+        if _words(text) < self.shortest:
             return None
-        return min([*self._by_words(text), *self._by_characters(text)], default=None)
+        return min(chain(self._by_words(text), self._by_characters(text)), default=None)
 
     def _index_words(self) -> None:
         self.ngram_counts: list[int] = []
@@ -218,12 +219,10 @@ class _Index:
                 self.with_ngram.setdefault(ngram, []).append(number)
 
     def _by_words(self, text: str) -> Iterator[_Match]:
-        """Texts that contain, are contained or are near by word n-grams; none of them shares no n-gram at all."""
+        """Texts that contain, are contained or are near by word n-grams: all of them share an n-gram."""
         ngrams = _word_ngrams(text, self.settings.ngram)
-        shared: Counter[int] = Counter()
-        for ngram in ngrams:
-            if ngram in self.with_ngram:
-                shared.update(self.with_ngram[ngram])
+        known = self.with_ngram.keys() & ngrams
+        shared = Counter(chain.from_iterable(map(self.with_ngram.__getitem__, known)))
         for number, count in shared.items():
             other = self.texts[number]
             overlap = count / min(len(ngrams), self.ngram_counts[number])
@@ -235,32 +234,34 @@ class _Index:
                 yield self._match("near", overlap, other)
 
     def _index_characters(self) -> None:
-        """Index each text that could be near a short one under the rarest of its character n-grams only.
+        """Index each text that could be near a short one under the rarest of its character n-grams (prefix filtering).
 
-        Two sets of Jaccard similarity ≥ t share at least t·size of either's elements. With the elements of both in one
-        order, the first size − ⌈t·size⌉ + 1 of each must then meet (prefix filtering); rare ones first, they seldom
-        meet by chance.
+        Two sets of Jaccard similarity ≥ t share at least ⌈t·size⌉ elements, for the size of either. With the elements
+        of both in one order, the first m of those lie within the first size − ⌈t·size⌉ + m of either set. In an order
+        from rare to common, few other sets meet m times there.
         """
-        size = self.settings.char_ngram
-        self.short = {
-            number: _char_ngrams(text, size) for number, text in enumerate(self.texts) if self._maybe_short(text)
+        self.ngrams = {
+            number: _char_ngrams(text, self.settings.char_ngram)
+            for number, text in enumerate(self.texts)
+            if self._maybe_short(text)
         }
-        frequencies = Counter(ngram for ngrams in self.short.values() for ngram in ngrams)
+        frequencies = Counter(chain.from_iterable(self.ngrams.values()))
         by_rarity = sorted(frequencies, key=lambda ngram: (frequencies[ngram], ngram))
         self.rarity = {ngram: rank for rank, ngram in enumerate(by_rarity)}
-        self.with_prefix: dict[int, list[int]] = {}
-        for number, ngrams in self.short.items():
-            for rank in self._prefix(ngrams):
-                self.with_prefix.setdefault(rank, []).append(number)
+        self.with_rare: defaultdict[int, list[int]] = defaultdict(list)
+        for number, ngrams in self.ngrams.items():
+            for rank in self._rare(ngrams):
+                self.with_rare[rank].append(number)
 
-    def _prefix(self, ngrams: set[str]) -> list[int]:
+    def _needed(self, ngrams: set[str]) -> int:
+        """How many of these n-grams a similar set must share; rounding must not make it one too many."""
+        return ceil(self.settings.short_threshold * len(ngrams) - 1e-9)
+
+    def _rare(self, ngrams: set[str]) -> list[int]:
         """Ranks of the rarest n-grams; those that occur in no held-out text are rarer still, and meet none."""
         known = self.rarity.keys() & ngrams
-        # Rounding must not make the prefix too short.
-        needed = ceil(self.settings.short_threshold * len(ngrams) - 1e-9)
-        if len(known) < needed:
-            return []
-        return sorted(map(self.rarity.__getitem__, known))[: len(known) - needed + 1]
+        spare = len(known) - self._needed(ngrams)
+        return sorted(map(self.rarity.__getitem__, known))[: spare + MEETINGS] if spare >= 0 else []
 
     def _by_characters(self, text: str) -> Iterator[_Match]:
         """Texts that are near by character n-grams, the shorter of the two being short."""
@@ -268,11 +269,11 @@ class _Index:
             return
         ratio = self.settings.short_threshold
         ngrams = _char_ngrams(text, self.settings.char_ngram)
-        candidates: set[int] = set()
-        for rank in self._prefix(ngrams):
-            candidates.update(self.with_prefix.get(rank, ()))
-        for number in candidates:
-            other, others = self.texts[number], self.short[number]
+        known = self.with_rare.keys() & set(self._rare(ngrams))
+        met = Counter(chain.from_iterable(map(self.with_rare.__getitem__, known)))
+        meetings = min(MEETINGS, self._needed(ngrams))
+        for number in (number for number, count in met.items() if count >= meetings):
+            other, others = self.texts[number], self.ngrams[number]
             if len(other) < ratio * len(text) or len(text) < ratio * len(other) or not self._short(text, other):
                 continue
             shared = len(ngrams & others)
