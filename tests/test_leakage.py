@@ -215,10 +215,17 @@ options = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+# The letters of the second are half of the first one's, and the commoner half: the tightest case for the index.
+TIGHT = ("a b c d e f g h i", "a b c d a b c d a", "d c b a d c b a d", "e f g h i e f g h")
+LETTERS = LeakageSettings(char_ngram=1, short_threshold=0.5)
+
+
+@settings(max_examples=200, deadline=None)
 @given(corpora(), options)
 @example(([Pair("a a a a a a", "b")], [Pair("a a a a a a a", "c")]), LeakageSettings())
 @example(([Pair("a b a b a b", "b")], [Pair("b a b a b a b a", "c")]), LeakageSettings(short_chars=1))
+@example(([Pair(TIGHT[0], "x")], [Pair(text, "y") for text in TIGHT[1:]]), LETTERS)
+@example(([Pair(TIGHT[0], "x")], [Pair(TIGHT[1], "y")]), LETTERS)
 def test_same_as_comparing_everything(corpus, options):
     train, held_out = corpus
     leakage = LeakageFilter(held_out, options)
