@@ -1,0 +1,115 @@
+"""npda build: a domain's text, or speech, becomes a datastore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from npda.errors import InputError
+
+if TYPE_CHECKING:
+    from npda.datastore.build import Source
+
+
+def build(
+    model: Annotated[Path, typer.Option(help="Model directory.")],
+    out: Annotated[Path, typer.Option(help="Datastore to make, or to add to with --append.")],
+    text: Annotated[Path | None, typer.Option(help="Pairs: a TSV with src_text and tgt_text (.gz too).")] = None,
+    source: Annotated[Path | None, typer.Option(help="Moses pairs: the lines of the source language.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Moses pairs: the lines of the target language.")] = None,
+    tmx: Annotated[Path | None, typer.Option(help="Translation memory; needs --source-language, --language.")] = None,
+    speech: Annotated[Path | None, typer.Option(help="Manifest of in-domain speech, for the kNN-MT baseline.")] = None,
+    glossary: Annotated[Path | None, typer.Option(help="Term pairs: a CSV or TSV with two columns.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the source inside the store [default: the file's].")] = None,
+    index: Annotated[str, typer.Option(help="auto, exact, paper (IVF8192,PQ64) or a Faiss factory string.")] = "auto",
+    nprobe: Annotated[int | None, typer.Option(min=1, help="Inverted lists a search looks at.")] = None,
+    rerank: Annotated[
+        int | None, typer.Option(min=0, help="Candidates a neighbour that are compared exactly; 0 for none.")
+    ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Add to the datastore, which keeps its index.")] = False,
+    language: Annotated[str | None, typer.Option(help="Target language, for models with several and for TMX.")] = None,
+    source_language: Annotated[str | None, typer.Option(help="Source language, for TMX.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print what was built as JSON.")] = False,
+) -> None:
+    """Build a datastore: decoder states of a domain as keys, the tokens that follow as values.
+
+    Memory stays bounded however large the input. An interrupted build goes on where it stopped when it is started
+    again, and gives the same bytes.
+
+    Examples:
+
+        npda build --model runs/demo/aligned --text parliament.tsv --out store
+
+        npda build --model runs/demo/aligned --source europarl.en --target europarl.de --index paper --out big
+
+        npda build --model runs/demo/aligned --glossary terms.csv --out terms
+
+        npda build --model runs/demo/aligned --tmx memory.tmx --source-language en --language de --append --out store
+    """
+    if append and (index != "auto" or nprobe is not None or rerank is not None):
+        raise InputError("With --append the datastore keeps its index: leave out --index, --nprobe and --rerank.")
+    given = _source(text, source, target, tmx, speech, glossary, name, source_language, language)
+
+    from npda.cli.inspect import print_store
+    from npda.datastore.build import BuildOptions
+    from npda.datastore.store import Datastore
+    from npda.models import load_backbone
+
+    options = BuildOptions(index=index, nprobe=nprobe, rerank=rerank, language=language)
+    # The store is looked at first: a model takes its time to load.
+    before = Datastore.open(out) if append else None
+    backbone = load_backbone(model)
+    store = before.append(backbone, given, options) if before else Datastore.build_from(backbone, given, out, options)
+    print_store(store, json)
+
+
+def _source(
+    text: Path | None,
+    source: Path | None,
+    target: Path | None,
+    tmx: Path | None,
+    speech: Path | None,
+    glossary: Path | None,
+    name: str | None,
+    source_language: str | None,
+    language: str | None,
+) -> Source:
+    """The one input that was given; the others would need a store each, or --append."""
+    if (source is None) != (target is None):
+        raise InputError("--source and --target go together: one file for each language, line by line.")
+    inputs = [path for path in (text, source, tmx, speech, glossary) if path is not None]
+    if len(inputs) != 1:
+        raise InputError("Give one of --text, --source with --target, --tmx, --speech or --glossary.")
+    for path in (*inputs, *([target] if target else [])):
+        if not path.is_file():
+            raise InputError(f"There is no file {path}.")
+
+    from npda.datastore.build import Source
+    from npda.datastore.encode import Sentence
+    from npda.datastore.inputs import stream_moses, stream_pairs
+
+    sentences: Iterable[Sentence]
+    kind = "speech" if speech else "glossary" if glossary else "text"
+    if text:
+        sentences = stream_pairs(text)
+    elif source and target:
+        sentences = stream_moses(source, target)
+    elif tmx:
+        from npda.corpus.tmx import read_tmx
+
+        if source_language is None or language is None:
+            raise InputError(f"{tmx}: say which languages to take, for example --source-language en --language de.")
+        sentences = read_tmx(tmx, source_language, language)
+    elif speech:
+        from npda.corpus.manifest import read_manifest
+
+        sentences = read_manifest(speech, check_audio=True)
+    else:
+        from npda.corpus.glossary import read_glossary
+
+        assert glossary is not None
+        sentences = read_glossary(glossary)
+    return Source(name or inputs[0].name, sentences, kind)

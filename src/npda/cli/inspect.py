@@ -1,0 +1,102 @@
+"""npda inspect: what is inside a datastore, and whether it is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from npda.datastore.store import Datastore
+
+
+def inspect(
+    store: Annotated[Path, typer.Argument(help="Datastore directory.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Read every byte: checksums, counts, keys, values.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a datastore holds: entries, sources, index, recall, bytes.
+
+    With --verify every file is read; a broken one is named and the exit code is 2.
+
+    Examples:
+
+        npda inspect store
+
+        npda inspect store --verify
+
+        npda inspect store --json | jq .index.recall.value
+    """
+    from npda.datastore.store import Datastore
+
+    opened = Datastore.open(store)
+    if verify:
+        from npda.datastore.verify import verify as verify_store
+
+        verify_store(store)
+    print_store(opened, json, verified=verify)
+
+
+def print_store(store: Datastore, as_json: bool = False, verified: bool = False) -> None:
+    """Print a store's description on standard output."""
+    if as_json:
+        import json
+
+        content = store.info.model_dump(mode="json", exclude={"shards"})
+        content |= {"path": str(store.path), "digest": store.digest, "kinds": list(store.info.kinds)}
+        content |= {"shards": len(store.info.shards), "bytes": store.sizes(), "verified": verified}
+        print(json.dumps(content, ensure_ascii=False))
+        return
+
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=str(store.path), show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in _rows(store):
+        table.add_row(name, value)
+    if verified:
+        table.add_row("verified", "every checksum, count, key and value is as it should be")
+    sources = Table("source", "kind", "sentences", "keys", "left out", title="sources", title_justify="left")
+    for source in store.info.sources:
+        numbers = (f"{number:,}" for number in (source.sentences, source.keys, source.skipped))
+        sources.add_row(source.name, source.kind, *numbers)
+    console = Console()
+    console.print(table)
+    console.print(sources)
+
+
+def _rows(store: Datastore) -> list[tuple[str, str]]:
+    info, sizes = store.info, store.sizes()
+    index, recall = info.index, info.index.recall
+    searched = "all keys compared" if index.directory is None else f"nprobe {index.nprobe}, rerank {index.rerank}"
+    measured = "1 by definition" if index.directory is None else "not measured"
+    if recall is not None:
+        measured = f"{recall.value:.3f} ({recall.queries} queries as of a new sentence, {recall.keys:,} keys)"
+    scale = "not measured yet" if info.distance_scale is None else f"{info.distance_scale:.4g}"
+    per_key = sizes["keys"] / max(info.count, 1)
+    return [
+        ("entries", f"{info.count:,} keys of {info.dim} × {info.dtype}"),
+        ("made of", ", ".join(info.kinds) or "nothing"),
+        ("keys", f"{_bytes(sizes['keys'])}, {per_key:.1f} B/key ({info.key})"),
+        ("index", f"{index.factory}: {searched} (asked for: {index.asked})"),
+        ("index size", f"{_bytes(sizes['index'])}, {index.bytes_per_key:.1f} B/key"),
+        ("recall@8", measured),
+        ("distance scale", scale),
+        ("on disk", f"{_bytes(sizes['total'])} in {len(info.shards)} shards"),
+        ("model", f"{info.backbone.name} {info.backbone.digest[:12]}"),
+        ("vocabulary", f"{info.vocabulary_size:,} tokens, {info.vocabulary[:12]}"),
+        ("digest", store.digest[:12]),
+    ]
+
+
+def _bytes(count: int) -> str:
+    """1536 → 1.5 KB"""
+    size, unit = float(count), "B"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.1f} {unit}" if unit != "B" else f"{count} B"

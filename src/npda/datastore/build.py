@@ -1,0 +1,205 @@
+"""Building a datastore: sentences stream through the model chunk by chunk, and each chunk becomes a shard.
+
+Nothing grows with the store: a chunk, a sample of keys for training, a part of the index are all that is in memory.
+Work goes on in ``.NAME.building`` beside the store, is found there again after an interruption, and a finished store
+appears by one rename. Chunks are fixed by the order of the sentences alone, so that a build gives the same bytes
+however often it was interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from npda.corpus.manifest import Utterance
+from npda.datastore.encode import Encoder, Sentence
+from npda.datastore.fingerprint import decoder_fingerprint, model_digest, vocabulary_digest
+from npda.datastore.format import Kind, ShardInfo, SourceInfo, StoreInfo, write_info
+from npda.datastore.index import build_index
+from npda.datastore.shards import Entries, Shard, write_shard
+from npda.datastore.spec import check_factory, choose
+from npda.datastore.work import Workspace, clear, workspace
+from npda.errors import InputError
+from npda.files import atomic_write
+from npda.models.backbone import Backbone
+from npda.progress import bar
+
+CHUNK = 4_096  # sentences a shard
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How a store is built.
+
+    index: "auto", "exact", "paper" or a Faiss factory string; nprobe, rerank: other than that index's usual ones;
+    language: target language of sentences that do not name one; chunk: sentences a shard
+    """
+
+    index: str = "auto"
+    nprobe: int | None = None
+    rerank: int | None = None
+    language: str | None = None
+    chunk: int = CHUNK
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1:
+            raise ValueError("a shard needs at least one sentence")
+        if (self.nprobe is not None and self.nprobe < 1) or (self.rerank is not None and self.rerank < 0):
+            raise ValueError("nprobe must be at least 1, rerank at least 0")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Sentences under one name: pairs, read as text, or utterances, heard.
+
+    total: how many, for the progress bar, where ``len(sentences)`` cannot tell
+    """
+
+    name: str
+    sentences: Iterable[Sentence]
+    kind: Kind = "text"
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or any(ord(character) < 32 for character in self.name):
+            raise InputError(f"A source cannot be called {self.name!r}: give it a name that can be read.")
+
+
+def build_store(backbone: Backbone, source: Source, path: Path, options: BuildOptions = BuildOptions()) -> StoreInfo:
+    """Build the store ``path``, or go on where an interrupted build of the same input stopped."""
+    if os.path.lexists(path):
+        raise InputError(f"{path} already exists: append to it, remove it, or choose another name.")
+    check_factory(options.index, backbone.dim)
+    with workspace(path.with_name(f".{path.name}.building")) as work:
+        work.begin(plan(backbone, source, options))
+        added, shards = encode_source(backbone, source, work, options)
+        entries = open_entries([(work.store, shard) for shard in shards], backbone.dim)
+        spec = choose(options.index, entries.count, backbone.dim, options.nprobe, options.rerank)
+        target = work.store / "index-00000"
+        info = StoreInfo(
+            backbone=decoder_fingerprint(backbone),
+            vocabulary=vocabulary_digest(backbone),
+            vocabulary_size=len(backbone.target),
+            dim=backbone.dim,
+            count=entries.count,
+            next_id=entries.limit,
+            next_shard=len(shards),
+            sources=(added,),
+            shards=tuple(shards),
+            index=build_index(entries, spec, options.index, target, work.parts, options.progress),
+        )
+        write_info(work.store, info)
+        os.rename(work.store, path)
+    return info
+
+
+def plan(backbone: Backbone, source: Source, options: BuildOptions) -> dict[str, object]:
+    """Everything but the sentences that finished shards depend on; each shard remembers its own sentences."""
+    return {
+        "model": model_digest(backbone),
+        "vocabularies": [vocabulary_digest(backbone), len(backbone.source) if backbone.source else 0],
+        "source": [source.name, source.kind],
+        "settings": [options.language, options.chunk, options.index, options.nprobe, options.rerank],
+    }
+
+
+def encode_source(
+    backbone: Backbone,
+    source: Source,
+    work: Workspace,
+    options: BuildOptions,
+    first_id: int = 0,
+    first_shard: int = 0,
+) -> tuple[SourceInfo, list[ShardInfo]]:
+    """Write the shards of a source into the workspace, except those that are there already."""
+    encoder = Encoder(backbone, options.language)
+    total = source.total
+    if total is None and isinstance(source.sentences, Sequence):
+        total = len(source.sentences)
+    shards: list[ShardInfo] = []
+    sentences = skipped = 0
+    digest = hashlib.sha256()
+    with bar(options.progress) as progress:
+        task = progress.add_task(f"building {source.name}", total=total, note="")
+        for number, chunk in enumerate(_chunks(source.sentences, options.chunk), start=first_shard):
+            first = shards[-1].first + shards[-1].keys if shards else first_id
+            chunk_digest = _digest(chunk)
+            digest.update(chunk_digest.encode())
+            shard, left_out = _finished(work, number, first, chunk_digest) or _encode(
+                encoder, source.name, chunk, work, number, first, chunk_digest
+            )
+            if shard.keys:
+                shards.append(shard)
+            sentences += shard.sentences
+            skipped += left_out
+            progress.update(task, advance=len(chunk), note=f"{first + shard.keys - first_id:,} keys")
+    if not shards:
+        raise InputError(f"{source.name} has no sentence that the model could take ({skipped} are too long or empty).")
+    info = SourceInfo(
+        name=source.name,
+        kind=source.kind,
+        sentences=sentences,
+        keys=sum(shard.keys for shard in shards),
+        skipped=skipped,
+        digest=digest.hexdigest(),
+    )
+    return info, shards
+
+
+def open_entries(shards: Sequence[tuple[Path, ShardInfo]], dim: int) -> Entries:
+    return Entries([Shard(store, info, dim) for store, info in shards], dim)
+
+
+def _encode(
+    encoder: Encoder, source: str, sentences: Sequence[Sentence], work: Workspace, number: int, first: int, digest: str
+) -> tuple[ShardInfo, int]:
+    clear(work.parts)  # an index begun before this shard was there does not know it
+    chunk, skipped = encoder.encode(sentences)
+    name = f"{number:05}"
+    count = len(chunk.values)
+    files = write_shard(work.store, name, chunk) if count else {}
+    shard = ShardInfo(name=name, source=source, first=first, keys=count, sentences=len(chunk.texts), files=files)
+    with atomic_write(work.records / f"{name}.json") as temporary:
+        record = {"input": digest, "skipped": skipped, "shard": shard.model_dump()}
+        temporary.write_text(json.dumps(record), encoding="utf-8")
+    return shard, skipped
+
+
+def _finished(work: Workspace, number: int, first: int, digest: str) -> tuple[ShardInfo, int] | None:
+    """The shard of an interrupted run, if it was made of the same sentences."""
+    path = work.records / f"{number:05}.json"
+    if not path.is_file():
+        return None
+    record = json.loads(path.read_text(encoding="utf-8"))
+    shard = ShardInfo.model_validate(record["shard"])
+    if record["input"] != digest or shard.first != first:
+        shutil.rmtree(work.store / "shards" / shard.name, ignore_errors=True)
+        return None
+    return shard, record["skipped"]
+
+
+def _chunks(sentences: Iterable[Sentence], size: int) -> Iterator[list[Sentence]]:
+    iterator = iter(sentences)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _digest(sentences: Sequence[Sentence]) -> str:
+    """Of the texts, and for speech of the names and lengths of the recordings, wherever they lie."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        row = [sentence.id, sentence.src_text, sentence.tgt_text, sentence.tgt_lang]
+        if isinstance(sentence, Utterance):
+            row += [Path(sentence.audio).name, str(sentence.n_frames)]
+        try:
+            digest.update(json.dumps(row, ensure_ascii=False).encode())
+        except UnicodeEncodeError:
+            raise InputError(f"The sentence {sentence.src_text!r} holds a lone surrogate: it is no text.") from None
+    return digest.hexdigest()

@@ -1,0 +1,122 @@
+"""Adding and removing sources. New files are written first, then datastore.json is replaced, then old files go.
+
+An interruption before the replacement leaves the old store, one after it the new; what neither names is removed by the
+next edit.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from npda.datastore.build import BuildOptions, Source, encode_source, open_entries, plan
+from npda.datastore.fingerprint import check_belongs
+from npda.datastore.format import SHARDS, IndexInfo, ShardInfo, StoreInfo, read_info, write_info
+from npda.datastore.index import build_index, extend_index, filter_index
+from npda.datastore.shards import Entries
+from npda.datastore.spec import EXACT, choose
+from npda.datastore.work import Workspace, locked, workspace
+from npda.errors import InputError
+from npda.models.backbone import Backbone
+
+_WORK = ".edit"
+
+
+def append_source(backbone: Backbone, source: Source, path: Path, options: BuildOptions = BuildOptions()) -> StoreInfo:
+    """Add a source to a store, or go on where an interrupted addition stopped."""
+    check_belongs(str(path), read_info(path), backbone)
+    with locked(path):
+        info = read_info(path)
+        if any(source.name == known.name for known in info.sources):
+            raise InputError(f"{path} already has a source {source.name!r}: remove it first, or give another name.")
+        tidy(path, info)
+        with workspace(path / _WORK) as work:
+            work.begin({**plan(backbone, source, options), "store": info.digest()})
+            added, shards = encode_source(backbone, source, work, options, info.next_id, info.next_shard)
+            old = [(path, shard) for shard in info.shards]
+            entries = open_entries([*old, *((work.store, shard) for shard in shards)], info.dim)
+            target = work.store / _next_directory(info)
+            new = info.model_copy(
+                update={
+                    "count": entries.count,
+                    "next_id": entries.limit,
+                    "next_shard": int(shards[-1].name) + 1,
+                    "sources": (*info.sources, added),
+                    "shards": (*info.shards, *shards),
+                    "index": _extended(info.index, entries, path, target, len(shards), work, options.progress),
+                }
+            )
+            _publish(work, path, shards, new)
+        tidy(path, new)
+    return new
+
+
+def remove_source(path: Path, name: str) -> StoreInfo:
+    """Remove a source from a store."""
+    read_info(path)
+    with locked(path):
+        info = read_info(path)
+        if all(name != source.name for source in info.sources):
+            known = ", ".join(source.name for source in info.sources) or "none"
+            raise InputError(f"{path} has no source {name!r}; it has {known}.")
+        tidy(path, info)
+        shards = tuple(shard for shard in info.shards if shard.source != name)
+        entries = open_entries([(path, shard) for shard in shards], info.dim)
+        with workspace(path / _WORK) as work:
+            work.begin({"remove": name, "store": info.digest()})
+            if not shards:
+                index = IndexInfo(asked=info.index.asked, factory=EXACT)
+            elif info.index.directory is None:
+                index = info.index
+            else:
+                old, target = path / info.index.directory, work.store / _next_directory(info)
+                index = filter_index(entries, info.index, old, target, work.parts)
+            new = info.model_copy(
+                update={
+                    "count": entries.count,
+                    "sources": tuple(source for source in info.sources if source.name != name),
+                    "shards": shards,
+                    "index": index,
+                }
+            )
+            _publish(work, path, [], new)
+        tidy(path, new)
+    return new
+
+
+def tidy(path: Path, info: StoreInfo) -> None:
+    """Remove shards and indexes that datastore.json does not name: what interrupted edits left behind."""
+    shards = {shard.name for shard in info.shards}
+    for folder in (path / SHARDS).glob("*"):
+        if folder.name not in shards:
+            shutil.rmtree(folder)
+    for folder in path.glob("index-*"):
+        if folder.name != info.index.directory:
+            shutil.rmtree(folder)
+
+
+def _extended(
+    index: IndexInfo, entries: Entries, path: Path, target: Path, added: int, work: Workspace, progress: bool
+) -> IndexInfo:
+    """The index of a grown store: extended, or chosen anew if all keys were compared so far."""
+    if index.directory is not None:
+        new = entries.shards[len(entries.shards) - added :]
+        return extend_index(entries, index, path / index.directory, target, new, work.parts, progress)
+    spec = choose(index.asked, entries.count, entries.dim)
+    return build_index(entries, spec, index.asked, target, work.parts, progress)
+
+
+def _publish(work: Workspace, path: Path, shards: list[ShardInfo], info: StoreInfo) -> None:
+    (path / SHARDS).mkdir(exist_ok=True)
+    for shard in shards:
+        os.rename(work.store / SHARDS / shard.name, path / SHARDS / shard.name)
+    if info.index.directory is not None and (work.store / info.index.directory).is_dir():
+        os.rename(work.store / info.index.directory, path / info.index.directory)
+    write_info(path, info)
+
+
+def _next_directory(info: StoreInfo) -> str:
+    """A folder for the next index: one more than the present one's number."""
+    number = int(info.index.directory.split("-")[1]) + 1 if info.index.directory else 0
+    return f"index-{number:05}"

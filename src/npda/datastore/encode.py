@@ -1,0 +1,137 @@
+"""Sentences to entries: one pass of the decoder over every target gives its keys and values (section 2.2).
+
+The key of a position is the decoder state that predicts its token, the value is that token; the end symbol is a
+token like any other. The output layer is never computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from npda import audio
+from npda.corpus.manifest import Utterance
+from npda.corpus.pairs import Pair
+from npda.datastore.shards import Chunk
+from npda.errors import InputError
+from npda.models.backbone import Backbone, Memory
+
+Sentence = Pair | Utterance
+
+BATCH_TOKENS = 4_096  # padded tokens of a batch, the longer of its two sides
+BATCH_FRAMES = 16_000  # padded frames of a batch of speech
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A sentence ready for the model. tokens: prompt, target and end symbol; length: what fills a batch"""
+
+    sentence: Sentence
+    source: list[int]
+    tokens: list[int]
+    prompt: int
+    length: int
+
+
+class Encoder:
+    """Turns chunks of sentences into entries: pairs through ``read``, utterances through ``hear``.
+
+    language: target language of sentences that do not name one themselves
+    """
+
+    def __init__(self, backbone: Backbone, language: str | None = None) -> None:
+        self._backbone = backbone
+        self._language = language
+        self._device = next((p.device for p in _parameters(backbone)), torch.device("cpu"))
+
+    def encode(self, sentences: Sequence[Sentence]) -> tuple[Chunk, int]:
+        """The entries of a chunk in the order of its sentences, and how many sentences the model has no room for."""
+        prepared = [item for sentence in sentences if (item := self._prepare(sentence)) is not None]
+        sizes = np.array([len(item.tokens) - item.prompt for item in prepared], dtype=np.int64)
+        ends = np.cumsum(sizes)
+        keys = np.empty((int(sizes.sum()), self._backbone.dim), dtype=np.float16)
+        for batch in _batches(prepared):
+            states = self._states([prepared[index] for index in batch]).float().cpu().numpy()
+            for index, rows in zip(batch, states, strict=True):
+                start = prepared[index].prompt - 1  # the prompt's last token predicts the first of the target
+                keys[ends[index] - sizes[index] : ends[index]] = rows[start : start + sizes[index]]
+        if not np.isfinite(keys).all():
+            raise InputError(
+                "The model's decoder states do not fit into 16 bits (infinite or no number): "
+                "the weights are damaged or of another scale."
+            )
+        values = [token for item in prepared for token in item.tokens[item.prompt :]]
+        chunk = Chunk(
+            keys=keys,
+            values=np.array(values, dtype=np.int32),
+            sentences=np.repeat(np.arange(len(prepared), dtype=np.int32), sizes),
+            positions=np.concatenate([np.arange(size, dtype=np.int32) for size in [0, *sizes]]),
+            texts=[(item.sentence.src_text, item.sentence.tgt_text) for item in prepared],
+        )
+        return chunk, len(sentences) - len(prepared)
+
+    def _prepare(self, sentence: Sentence) -> _Prepared | None:
+        backbone = self._backbone
+        prompt = backbone.prompt(sentence.tgt_lang or self._language)
+        tokens = [*prompt, *backbone.target.encode(sentence.tgt_text), backbone.target.eos]
+        if len(tokens) - 1 > backbone.max_target:
+            return None
+        if isinstance(sentence, Utterance):
+            fits = sentence.n_frames <= backbone.max_frames
+            return _Prepared(sentence, [], tokens, len(prompt), sentence.n_frames) if fits else None
+        if backbone.source is None:
+            raise InputError("The model has no vocabulary for transcripts, so it cannot read text: see `npda align`.")
+        source = backbone.source.encode(sentence.src_text)
+        return _Prepared(sentence, source, tokens, len(prompt), max(len(source), len(tokens))) if source else None
+
+    @torch.inference_mode()
+    def _states(self, batch: Sequence[_Prepared]) -> Tensor:
+        """→ [batch, length, dim]"""
+        fed = [torch.tensor(item.tokens[:-1]) for item in batch]
+        tokens = pad_sequence(fed, batch_first=True, padding_value=self._backbone.target.pad)
+        return self._backbone.states(self._memory(batch), tokens.to(self._device))
+
+    def _memory(self, batch: Sequence[_Prepared]) -> Memory:
+        if isinstance(batch[0].sentence, Utterance):
+            heard = [self._features(item.sentence) for item in batch]
+            features = pad_sequence([torch.from_numpy(f) for f in heard], batch_first=True)
+            lengths = torch.tensor([len(f) for f in heard])
+            return self._backbone.hear(features.to(self._device), lengths.to(self._device))
+        assert self._backbone.source is not None
+        tokens = [torch.tensor(item.source) for item in batch]
+        padded = pad_sequence(tokens, batch_first=True, padding_value=self._backbone.source.pad)
+        lengths = torch.tensor([len(t) for t in tokens])
+        return self._backbone.read(padded.to(self._device), lengths.to(self._device))
+
+    def _features(self, utterance: Sentence) -> np.ndarray:
+        assert isinstance(utterance, Utterance)
+        features = self._backbone.features(audio.load(utterance.audio))
+        if len(features) > self._backbone.max_frames:
+            raise InputError(
+                f"{utterance.audio} has {len(features)} frames, its manifest says {utterance.n_frames} "
+                f"and the model takes {self._backbone.max_frames}: correct n_frames, or cut it into sentences."
+            )
+        return features
+
+
+def _batches(prepared: Sequence[_Prepared]) -> Iterator[list[int]]:
+    """Places of sentences of similar length, cut where a padded batch would exceed its size."""
+    if not prepared:
+        return
+    limit = BATCH_FRAMES if isinstance(prepared[0].sentence, Utterance) else BATCH_TOKENS
+    batch: list[int] = []
+    for index in sorted(range(len(prepared)), key=lambda index: (prepared[index].length, len(prepared[index].tokens))):
+        if batch and prepared[index].length * (len(batch) + 1) > limit:
+            yield batch
+            batch = []
+        batch.append(index)
+    yield batch
+
+
+def _parameters(backbone: Backbone) -> Iterator[Tensor]:
+    return backbone.parameters() if isinstance(backbone, torch.nn.Module) else iter(())

@@ -1,0 +1,56 @@
+"""Whose keys are these: digests of the weights and of the vocabulary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+
+from npda.datastore.format import BackboneInfo, StoreInfo
+from npda.errors import InputError
+from npda.models.backbone import Backbone
+
+_DECODERS = ("decoder", "text_decoder")  # what transformers' models call theirs
+
+
+def decoder_fingerprint(backbone: Backbone) -> BackboneInfo:
+    """The decoder alone: states asked for in a search come from it, whichever encoder it listens to."""
+    digest = _digest(backbone, lambda name: any(part in _DECODERS for part in name.split(".")))
+    return BackboneInfo(name=type(backbone).__name__, digest=digest)
+
+
+def model_digest(backbone: Backbone) -> str:
+    """All weights: what a build may be continued with."""
+    return _digest(backbone, lambda _: True)
+
+
+def vocabulary_digest(backbone: Backbone) -> str:
+    return cast(Any, backbone.target).digest()
+
+
+def check_belongs(store: str, info: StoreInfo, backbone: Backbone) -> None:
+    """Refuse a store whose keys or values mean something else to this model."""
+    if info.dim != backbone.dim:
+        raise InputError(
+            f"{store} has keys of {info.dim} dimensions, the model's decoder states have {backbone.dim}: "
+            "build a datastore with this model."
+        )
+    if info.vocabulary != vocabulary_digest(backbone):
+        raise InputError(f"{store} was built with another target vocabulary: build a datastore with this model.")
+    if info.backbone.digest != decoder_fingerprint(backbone).digest:
+        raise InputError(
+            f"{store} was built with another model ({info.backbone.name} {info.backbone.digest[:12]}): "
+            "its decoder has other weights; build a datastore with this model."
+        )
+
+
+def _digest(backbone: Backbone, wanted: Callable[[str], bool]) -> str:
+    weights = cast(torch.nn.Module, backbone).state_dict()
+    digest = hashlib.sha256()
+    for name in sorted(filter(wanted, weights)):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,177 @@
+"""``datastore.json``: what a datastore says of itself.
+
+STORE/
+  datastore.json            written last and replaced atomically: what it names is the store, all else is litter
+  shards/00000/             one chunk of sentences: keys, values, sentence ids, positions, texts
+  index-00000/index.faiss   absent when every search looks at every key
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from npda.errors import InputError
+from npda.files import atomic_write
+
+FORMAT = 1
+INFO = "datastore.json"
+SHARDS = "shards"
+INDEX_FILE = "index.faiss"
+KEY_LOCATION = "decoder output after the final layer norm"
+RECALL_K = 8
+
+Kind = Literal["text", "speech", "glossary"]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]  # of a file or folder inside the store: no way out
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileInfo(_Part):
+    """What a file must be."""
+
+    bytes: Count
+    sha256: Digest
+
+    @classmethod
+    def of(cls, path: Path) -> FileInfo:
+        with open(path, "rb") as file:
+            return cls(bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+
+    def check_size(self, path: Path) -> None:
+        """Refuse a file that is missing or cut off; the checksum is for ``verify``."""
+        size = path.stat().st_size if path.is_file() else None
+        if size is None:
+            raise InputError(f"{path} is missing: restore the datastore from its copy, or build it again.")
+        if size != self.bytes:
+            raise InputError(
+                f"{path} has {size:,} bytes instead of {self.bytes:,}: "
+                "restore the datastore from its copy, or build it again."
+            )
+
+
+class ShardInfo(_Part):
+    """A chunk of sentences. Its keys have the ids first … first + keys − 1 for as long as it lives."""
+
+    name: Name
+    source: str
+    first: Count
+    keys: Count
+    sentences: Count
+    files: dict[Name, FileInfo]
+
+
+class SourceInfo(_Part):
+    """Where keys came from. digest: of the sentences that were read, those left out included"""
+
+    name: Annotated[str, Field(min_length=1)]
+    kind: Kind
+    sentences: Count
+    keys: Count
+    skipped: Count  # sentences the model has no room for
+    digest: Digest
+
+
+class Recall(_Part):
+    """The share of the true ``RECALL_K`` nearest keys that a search finds, and how it was measured."""
+
+    value: Annotated[float, Field(ge=0, le=1)]
+    queries: Count
+    keys: Count  # in the store when it was measured
+
+
+class IndexInfo(_Part):
+    """How the keys are searched. asked: in the user's words; factory: what became of it, for Faiss, or "exact" """
+
+    asked: str
+    factory: str
+    nprobe: Annotated[int, Field(ge=1)] = 1
+    rerank: Count = 0  # candidates per neighbour whose true distance is computed; 0: trust the index
+    directory: Name | None = None
+    files: dict[Name, FileInfo] = {}
+    bytes_per_key: Annotated[float, Field(ge=0)] = 0.0
+    recall: Recall | None = None
+
+
+class BackboneInfo(_Part):
+    """The model whose decoder made the keys, and whose decoder alone may ask for them."""
+
+    name: str
+    digest: Digest
+
+
+class StoreInfo(_Part):
+    """All of ``datastore.json``."""
+
+    format: Literal[1] = FORMAT
+    backbone: BackboneInfo
+    vocabulary: Digest
+    vocabulary_size: Count
+    dim: Annotated[int, Field(ge=1)]
+    dtype: Literal["float16"] = "float16"
+    key: str = KEY_LOCATION
+    count: Count
+    next_id: Count  # first key id never used
+    next_shard: Count
+    distance_scale: Annotated[float, Field(gt=0)] | None = None  # median squared distance to the 8th neighbour
+    sources: tuple[SourceInfo, ...]
+    shards: tuple[ShardInfo, ...]
+    index: IndexInfo
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Which ways into the decoder made the keys."""
+        return tuple(dict.fromkeys(source.kind for source in self.sources))
+
+    def digest(self) -> str:
+        """Changes with every key, value, text and index, not with what was measured afterwards."""
+        content = self.model_dump_json(exclude={"distance_scale": True, "index": {"recall"}})
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+def read_info(store: Path) -> StoreInfo:
+    path = store / INFO
+    if not path.is_file():
+        raise InputError(f"{store} is not a datastore: it has no {INFO}; make one with `npda build`.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not readable JSON ({error}): restore it from a copy.") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise InputError(f"{path} has the format {found!r}, this npda reads format {FORMAT}: build the store again.")
+    try:
+        info = StoreInfo.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {place}: {first['msg']}: restore it from a copy.") from None
+    _check_sums(path, info)
+    return info
+
+
+def write_info(store: Path, info: StoreInfo) -> None:
+    """Replace ``datastore.json``: the moment at which a change of the store happens."""
+    with atomic_write(store / INFO) as temporary:
+        temporary.write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def _check_sums(path: Path, info: StoreInfo) -> None:
+    by_source = {source.name: source.keys for source in info.sources}
+    found = dict.fromkeys(by_source, 0)
+    end = 0
+    for shard in info.shards:
+        if shard.source not in by_source or shard.first < end:
+            raise InputError(f"{path}: shards.{shard.name} does not fit the others: restore it from a copy.")
+        found[shard.source] += shard.keys
+        end = shard.first + shard.keys
+    if found != by_source or sum(found.values()) != info.count or end > info.next_id:
+        raise InputError(f"{path}: the counts of sources and shards disagree: restore it from a copy.")

@@ -1,0 +1,194 @@
+"""One chunk of sentences on disk, opened memory-mapped, and many of them as one table of entries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from npda.datastore.format import SHARDS, FileInfo, ShardInfo
+from npda.errors import InputError
+
+_TEXTS = "texts.bin"
+_ARRAYS = {
+    "keys.npy": np.float16,  # [n, dim]
+    "values.npy": np.int32,  # [n]
+    "sentences.npy": np.int32,  # [n], counted from 0 in every shard
+    "positions.npy": np.int32,  # [n], of the value among the target's tokens
+    "offsets.npy": np.int64,  # [2 · sentences + 1] into texts.bin: source, target, source, target …
+}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The entries of some sentences, in their order.
+
+    keys: [n, dim] float16, values: [n] int32, sentences: [n] int32, positions: [n] int32;
+    texts: (source, target) of every sentence
+    """
+
+    keys: np.ndarray
+    values: np.ndarray
+    sentences: np.ndarray
+    positions: np.ndarray
+    texts: Sequence[tuple[str, str]]
+
+
+def write_shard(store: Path, name: str, chunk: Chunk) -> dict[str, FileInfo]:
+    """Write a shard so that its folder is there whole or not at all."""
+    folder = store / SHARDS / name
+    temporary = folder.with_name(f".{name}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    encoded = [text.encode() for pair in chunk.texts for text in pair]
+    arrays = {
+        "keys.npy": chunk.keys,
+        "values.npy": chunk.values,
+        "sentences.npy": chunk.sentences,
+        "positions.npy": chunk.positions,
+        "offsets.npy": np.cumsum([0, *map(len, encoded)]),
+    }
+    for file, array in arrays.items():
+        np.save(temporary / file, array.astype(_ARRAYS[file], copy=False), allow_pickle=False)
+    (temporary / _TEXTS).write_bytes(b"".join(encoded))
+    files = {}
+    for file in (*arrays, _TEXTS):
+        with open(temporary / file, "rb") as written:
+            os.fsync(written.fileno())
+        files[file] = FileInfo.of(temporary / file)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.rename(temporary, folder)
+    return files
+
+
+class Shard:
+    """A shard on disk; nothing is read before it is asked for."""
+
+    def __init__(self, store: Path, info: ShardInfo, dim: int) -> None:
+        self.folder = store / SHARDS / info.name
+        self.info = info
+        self.first = info.first
+        self.count = info.keys
+        self._shapes = {
+            "keys.npy": (info.keys, dim),
+            "offsets.npy": (2 * info.sentences + 1,),
+        }
+        for name in (*_ARRAYS, _TEXTS):
+            if name not in info.files:
+                raise InputError(f"{self.folder / name} is missing in datastore.json: restore it from a copy.")
+        for name, file in info.files.items():
+            file.check_size(self.folder / name)
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        return self.open_keys()
+
+    def open_keys(self) -> np.ndarray:
+        """The keys through a mapping of its own, whose pages are given back with it."""
+        return self._open("keys.npy")
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        return self._open("values.npy")
+
+    @cached_property
+    def sentences(self) -> np.ndarray:
+        return self._open("sentences.npy")
+
+    @cached_property
+    def positions(self) -> np.ndarray:
+        return self._open("positions.npy")
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        return self._open("offsets.npy")
+
+    def texts(self, sentence: int) -> tuple[str, str]:
+        """Source and target of a sentence."""
+        start, middle, end = (int(offset) for offset in self.offsets[2 * sentence : 2 * sentence + 3])
+        with open(self.folder / _TEXTS, "rb") as file:
+            file.seek(start)
+            content = file.read(end - start)
+        return content[: middle - start].decode(), content[middle - start :].decode()
+
+    def _open(self, name: str) -> np.ndarray:
+        path = self.folder / name
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be opened ({error}): restore it from a copy.") from None
+        shape = self._shapes.get(name, (self.count,))
+        if array.dtype != _ARRAYS[name] or array.shape != shape:
+            raise InputError(
+                f"{path} holds {array.dtype} {list(array.shape)} instead of "
+                f"{np.dtype(_ARRAYS[name])} {list(shape)}: restore it from a copy."
+            )
+        return array
+
+
+class Entries:
+    """The entries of several shards, addressed by key id. Ids have gaps where a source was removed."""
+
+    def __init__(self, shards: Sequence[Shard], dim: int) -> None:
+        self.shards = tuple(shards)
+        self.dim = dim
+        self.count = sum(shard.count for shard in shards)
+        self.limit = max((shard.first + shard.count for shard in shards), default=0)  # all ids are below
+        self._firsts = np.array([shard.first for shard in shards], dtype=np.int64)
+
+    def locate(self, id_: int) -> tuple[Shard, int]:
+        """The shard of a key and its row there."""
+        place = int(np.searchsorted(self._firsts, id_, side="right")) - 1
+        if place < 0 or id_ - self.shards[place].first >= self.shards[place].count:
+            raise KeyError(f"no key has the id {id_}")
+        return self.shards[place], int(id_ - self.shards[place].first)
+
+    def keys(self, ids: np.ndarray, keep_open: bool = True) -> np.ndarray:
+        """ids: [n] int64 → [n, dim] float32; keep_open: leave the shards mapped for the next time"""
+        keys = np.empty((len(ids), self.dim), dtype=np.float32)
+        places = np.searchsorted(self._firsts, ids, side="right") - 1
+        for place in np.unique(places):
+            rows = np.flatnonzero(places == place)
+            shard = self.shards[place]
+            mapped = shard.keys if keep_open else shard.open_keys()
+            keys[rows] = mapped[ids[rows] - shard.first]
+        return keys
+
+    def values(self) -> np.ndarray:
+        """The value of every id below ``limit``: [limit] int32, −1 where a source was removed."""
+        values = np.full(self.limit, -1, dtype=np.int32)
+        for shard in self.shards:
+            values[shard.first : shard.first + shard.count] = shard.values
+        return values
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
+        """All keys in turn: first id, [at most rows, dim] float32."""
+        for shard in self.shards:
+            keys = shard.open_keys()
+            for start in range(0, shard.count, rows):
+                yield shard.first + start, keys[start : start + rows].astype(np.float32)
+
+    def sample(self, count: int, seed: int) -> np.ndarray:
+        """Ids of at most ``count`` keys, drawn evenly, in rising order."""
+        if count < self.count:
+            # One key of each of `count` equal stretches: even, sorted, and no list of all ids is needed.
+            inside = np.random.default_rng(seed).random(count)
+            chosen = np.unique(((np.arange(count) + inside) * (self.count / count)).astype(np.int64))
+        else:
+            chosen = np.arange(self.count)
+        sizes = np.array([shard.count for shard in self.shards], dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else sizes
+        places = np.searchsorted(starts, chosen, side="right") - 1
+        return chosen - starts[places] + self._firsts[places]
+
+    def sentence_range(self, id_: int) -> tuple[int, int]:
+        """The ids of all keys of the same sentence: first, end. They stand together."""
+        shard, row = self.locate(id_)
+        sentence = shard.sentences[row]
+        start, end = np.searchsorted(shard.sentences, [sentence, sentence + 1])
+        return shard.first + int(start), shard.first + int(end)

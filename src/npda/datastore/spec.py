@@ -1,0 +1,107 @@
+"""Which index a store gets: by name, by size, or in Faiss's own words."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+
+import faiss
+
+from npda.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+EXACT = "exact"
+EXACT_BELOW = 50_000  # keys; comparing with all of them takes a few milliseconds
+TRAINING_KEYS = 1_000_000
+_TRAINING_BYTES = 1 << 30
+_POINTS = 39  # training keys a centroid, below which Faiss's k-means gives poor centroids
+_NPROBE = 64
+_RERANK = 8
+_PAPER = "IVF8192,PQ64"
+
+_IVF = re.compile(r"IVF(\d+)")
+_PQ = re.compile(r"(?<![A-Z])(O?PQ)(\d+)(?:x(\d+))?")
+_REFINE = re.compile(r",\s*R(Flat|efine)")
+
+
+@dataclass(frozen=True)
+class IndexSpec:
+    """factory: for Faiss, or "exact"; nprobe: inverted lists looked at; rerank: candidates a neighbour, 0 for none"""
+
+    factory: str
+    nprobe: int = 1
+    rerank: int = 0
+
+
+def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: int | None = None) -> IndexSpec:
+    """What "auto", "exact", "paper" or a Faiss factory string means for a store of this size.
+
+    "auto" searches exactly below 50,000 keys; above, it takes inverted lists, 4·√keys of them as a power of two and
+    at most the paper's 8,192, with 64-byte codes, and re-ranks. "paper" trusts the codes, as the paper did.
+    """
+    if asked == "auto":
+        centroids = min(8192, 1 << round(max(4.0 * count**0.5, 1.0)).bit_length() - 1)
+        factory, reranked = (EXACT, 0) if count < EXACT_BELOW else (f"IVF{centroids},PQ64", _RERANK)
+    else:
+        factory, reranked = {"exact": EXACT, "paper": _PAPER}.get(asked, asked), 0
+    factory = _fitting(factory, count, dim)
+    if factory == EXACT:
+        return IndexSpec(EXACT)
+    lists = _IVF.search(factory)
+    probes = min(nprobe or _NPROBE, int(lists[1])) if lists else 1
+    return IndexSpec(factory, probes, reranked if rerank is None else rerank)
+
+
+def training_keys(dim: int) -> int:
+    """How many keys an index is trained on at most, so that they take no more than a gigabyte."""
+    return min(TRAINING_KEYS, _TRAINING_BYTES // (4 * dim))
+
+
+def check_factory(asked: str, dim: int) -> None:
+    """Refuse what Faiss cannot make, before hours of work."""
+    if asked in ("auto", "exact", "paper"):
+        return
+    if "IDMap" in asked or _REFINE.search(asked):
+        raise InputError(f"The index {asked!r}: leave out IDMap, and use rerank instead of a refinement.")
+    try:
+        faiss.index_factory(dim, _divided(asked, dim), faiss.METRIC_L2)
+    except RuntimeError:
+        raise InputError(
+            f"The index {asked!r} is not known to Faiss for {dim} dimensions: "
+            "give auto, exact, paper or a factory string such as IVF1024,PQ64."
+        ) from None
+
+
+def _fitting(factory: str, count: int, dim: int) -> str:
+    """Scale an index down to what so few keys, of such a width, can train."""
+    if factory == EXACT:
+        return EXACT
+    factory = _divided(factory, dim)
+    keys = min(count, training_keys(dim))
+    for code in _PQ.finditer(factory):
+        needed = _POINTS << int(code[3] or 8)
+        if keys < needed:
+            logger.warning("%s needs %d keys to be trained, there are %d: exact search instead.", code[0], needed, keys)
+            return EXACT
+    lists = _IVF.search(factory)
+    if lists and int(lists[1]) * _POINTS > keys:
+        fewer = max(1, keys // _POINTS)
+        logger.warning(
+            "%d keys can train %d centroids (%d keys each), not %s: the index is scaled down.",
+            keys, fewer, _POINTS, lists[1],
+        )  # fmt: skip
+        factory = _IVF.sub(f"IVF{fewer}", factory)
+    return factory
+
+
+def _divided(factory: str, dim: int) -> str:
+    """A product quantiser cuts keys into equal pieces: the largest number of pieces ≤ the one asked for that can."""
+
+    def divided(code: re.Match[str]) -> str:
+        pieces = next(m for m in range(max(1, min(int(code[2]), dim)), 0, -1) if dim % m == 0)
+        return f"{code[1]}{pieces}" + (f"x{code[3]}" if code[3] else "")
+
+    # After a reduction of dimensions the pieces are cut from something else, which is the user's own calculation.
+    return factory if re.search(r"PCA|OPQ\d+_|PCAR|RR", factory) else _PQ.sub(divided, factory)

@@ -1,0 +1,149 @@
+"""A datastore as the rest of the project meets it: opened, checked against a model, asked what a key stands for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npda.corpus.pairs import Pair
+from npda.datastore.build import BuildOptions, Source, build_store, open_entries
+from npda.datastore.edit import append_source, remove_source
+from npda.datastore.fingerprint import check_belongs
+from npda.datastore.format import SHARDS, StoreInfo, read_info, write_info
+from npda.datastore.shards import Entries
+from npda.models.backbone import Backbone
+
+if TYPE_CHECKING:
+    from npda.datastore.retrieval import Neighbours
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a key stands for: its sentence, and which of its target tokens follows the key.
+
+    token: the value; position: of that token, counted in target tokens from 0
+    """
+
+    source_text: str
+    target_text: str
+    position: int
+    token: int
+    source: str
+
+
+class Datastore:
+    """Keys and values on disk. An object stays what it was when opened; edits give a new one.
+
+    path: of the store; info: what datastore.json says
+    """
+
+    def __init__(self, path: Path, info: StoreInfo) -> None:
+        self.path = path
+        self.info = info
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], backbone: Backbone | None = None) -> Datastore:
+        """Open a store; with a backbone, refuse one that was built with another model or vocabulary."""
+        path = Path(path)
+        store = cls(path, read_info(path))
+        if backbone is not None:
+            store.check(backbone)
+        store.entries  # noqa: B018 (a truncated file is found here, not in the middle of a translation)
+        if store.index_directory is not None:
+            for name, file in store.info.index.files.items():
+                file.check_size(store.index_directory / name)
+        return store
+
+    @classmethod
+    def build(
+        cls,
+        model: Any,
+        pairs: Iterable[Pair | tuple[str, str]],
+        path: str | os.PathLike[str],
+        source: str = "pairs",
+        options: BuildOptions = BuildOptions(),
+    ) -> Datastore:
+        """Build a store from text. model: a Translator or a Backbone; pairs: (source, target)"""
+        sentences = (pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs)
+        total = len(pairs) if hasattr(pairs, "__len__") else None  # pyright: ignore[reportArgumentType]
+        return cls.build_from(model, Source(source, sentences, "text", total), path, options)
+
+    @classmethod
+    def build_from(
+        cls, model: Any, source: Source, path: str | os.PathLike[str], options: BuildOptions = BuildOptions()
+    ) -> Datastore:
+        """Build a store from any source, speech and glossaries included. model: a Translator or a Backbone"""
+        build_store(_backbone(model), source, Path(path), options)
+        return cls.open(path)
+
+    def append(self, model: Any, source: Source, options: BuildOptions = BuildOptions()) -> Datastore:
+        """Add a source; the rest is not built again. Of the options, those of the index are the store's own."""
+        append_source(_backbone(model), source, self.path, options)
+        return Datastore.open(self.path)
+
+    def remove(self, source: str) -> Datastore:
+        """Remove a source by its name; the ids of the others' keys stay."""
+        remove_source(self.path, source)
+        return Datastore.open(self.path)
+
+    def check(self, backbone: Backbone) -> None:
+        """Refuse a model that did not make these keys."""
+        check_belongs(str(self.path), self.info, backbone)
+
+    def with_distance_scale(self, scale: float) -> Datastore:
+        """Remember the median squared distance to the 8th neighbour, in datastore.json too."""
+        current = read_info(self.path)
+        write_info(self.path, StoreInfo.model_validate({**current.model_dump(), "distance_scale": scale}))
+        return Datastore.open(self.path)
+
+    def __len__(self) -> int:
+        return self.info.count
+
+    @property
+    def dim(self) -> int:
+        return self.info.dim
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies keys, values, texts and index: the ``store:3f2a…`` of a signature."""
+        return self.info.digest()
+
+    @cached_property
+    def entries(self) -> Entries:
+        return open_entries([(self.path, shard) for shard in self.info.shards], self.info.dim)
+
+    @property
+    def index_directory(self) -> Path | None:
+        return None if self.info.index.directory is None else self.path / self.info.index.directory
+
+    def neighbour_info(self, id_: int) -> Entry:
+        """What the key of an id stands for."""
+        shard, row = self.entries.locate(id_)
+        source_text, target_text = shard.texts(int(shard.sentences[row]))
+        return Entry(source_text, target_text, int(shard.positions[row]), int(shard.values[row]), shard.info.source)
+
+    def search(self, queries: Any, k: int) -> Neighbours:
+        """The nearest keys with the store's own settings; see ``LocalRetriever``. queries: [n, dim] float32"""
+        return self._retriever.search(queries, k)
+
+    @cached_property
+    def _retriever(self) -> Any:
+        from npda.datastore.retrieval import LocalRetriever
+
+        return LocalRetriever(self)
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes on disk of keys, of the index, of everything."""
+        shards = [file for shard in self.info.shards for file in shard.files.items()]
+        keys = sum(file.bytes for name, file in shards if name == "keys.npy")
+        index = sum(file.bytes for file in self.info.index.files.values())
+        return {"keys": keys, "index": index, SHARDS: sum(f.bytes for _, f in shards),
+                "total": index + sum(f.bytes for _, f in shards)}  # fmt: skip
+
+
+def _backbone(model: Any) -> Backbone:
+    return getattr(model, "backbone", model)

@@ -1,0 +1,63 @@
+"""Looking at every byte of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from npda.datastore.format import INDEX_FILE, FileInfo
+from npda.datastore.lists import open_mapped
+from npda.datastore.shards import Shard
+from npda.datastore.store import Datastore
+from npda.errors import InputError
+from npda.progress import track
+
+_ROWS = 65_536
+_REMEDY = "restore the datastore from its copy, or build it again."
+
+
+def verify(path: str | Path, progress: bool = True) -> None:
+    """Check checksums, counts, keys and values; the first broken file is an InputError that names it."""
+    store = Datastore.open(path)
+    for shard in track(store.entries.shards, "verifying", enabled=progress):
+        for name, file in shard.info.files.items():
+            _check_sum(shard.folder / name, file)
+        _check_keys(shard)
+        _check_numbers(shard, store.info.vocabulary_size)
+    if store.index_directory is not None:
+        for name, file in store.info.index.files.items():
+            _check_sum(store.index_directory / name, file)
+        held = open_mapped(store.index_directory / INDEX_FILE).ntotal
+        if held != len(store):
+            raise InputError(
+                f"{store.index_directory / INDEX_FILE} holds {held:,} keys instead of {len(store):,}: {_REMEDY}"
+            )
+
+
+def _check_sum(path: Path, file: FileInfo) -> None:
+    if FileInfo.of(path) != file:
+        raise InputError(f"{path} does not have the checksum of datastore.json: {_REMEDY}")
+
+
+def _check_keys(shard: Shard) -> None:
+    keys = shard.open_keys()
+    for start in range(0, shard.count, _ROWS):
+        if not np.isfinite(keys[start : start + _ROWS]).all():
+            raise InputError(f"{shard.folder / 'keys.npy'} holds keys that are no numbers: {_REMEDY}")
+
+
+def _check_numbers(shard: Shard, vocabulary_size: int) -> None:
+    ranges = {
+        "values": (shard.values, vocabulary_size),
+        "sentences": (shard.sentences, shard.info.sentences),
+        "positions": (shard.positions, shard.count),
+    }
+    for name, (numbers, limit) in ranges.items():
+        if numbers.min() < 0 or numbers.max() >= limit:
+            raise InputError(f"{shard.folder / name}.npy holds numbers outside 0 … {limit - 1}: {_REMEDY}")
+    texts = shard.folder / "texts.bin"
+    if (np.diff(shard.offsets) < 0).any() or shard.offsets[0] != 0 or shard.offsets[-1] != texts.stat().st_size:
+        raise InputError(f"{shard.folder / 'offsets.npy'} does not fit texts.bin: {_REMEDY}")
+    if (np.diff(shard.sentences) < 0).any():
+        raise InputError(f"{shard.folder / 'sentences.npy'} is out of order: {_REMEDY}")
