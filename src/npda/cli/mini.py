@@ -17,7 +17,7 @@ def mini(
 ) -> None:
     """Write the embedded corpus: sentences of two domains, their speech, manifests.
 
-    English speech with German or French translations in two domains, everyday talk (*general*) and *parliament*,
+    English speech with German or French translations in two domains, everyday talk (general) and parliament,
     from a grammar and a speech synthesiser that come with npda. The second call finds everything in place.
 
     Examples:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import Speech2TextConfig, Speech2TextForConditionalGeneration
+from transformers.utils import logging as transformers_logging
 
 from npda import audio
 from npda.audio import Normalizer
@@ -22,6 +23,8 @@ from npda.models.backbone import Memory
 from npda.models.stream import StreamLayer, TransformerStream, fuse
 from npda.models.text_encoder import TextEncoder
 from npda.text import Vocabulary
+
+transformers_logging.disable_progress_bar()  # «Loading weights» on standard error for a few megabytes
 
 SOURCE_DIRECTORY = "source"
 TEXT_DIRECTORY = "text_encoder"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class TeacherStates:
         description = {"utterances": fingerprint(utterances), "dim": backbone.dim}
         file = directory / "teacher.json"
         if not file.is_file() or json.loads(file.read_text(encoding="utf-8")) != description:
-            with atomic_directory(directory, replace=True) as temporary:
+            shutil.rmtree(directory, ignore_errors=True)
+            with atomic_directory(directory) as temporary:
                 _compute(temporary, utterances, backbone, batch_frames, progress)
                 (temporary / file.name).write_text(json.dumps(description), encoding="utf-8")
         states = np.load(directory / "states.npy", mmap_mode="r", allow_pickle=False)

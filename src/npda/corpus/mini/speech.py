@@ -17,8 +17,8 @@ from npda.corpus.synthesis import Espeak, Synthesizer
 from npda.progress import bar
 
 VOICES = ("en-us", "en-gb", "en-us+f3", "en-us+m3")
-# Brisk, so that a sentence takes about a hundred frames and a model is trained in minutes.
-RATES = range(330, 361)
+# Brisk, so that a sentence takes little more than a hundred frames and a model is trained in minutes.
+RATES = range(285, 316)
 PITCHES = range(40, 61)
 
 

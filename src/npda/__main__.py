@@ -1,0 +1,5 @@
+"""``python -m npda``, for launchers such as torchrun."""
+
+from npda.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""What is run to show or to measure something."""
