@@ -18,8 +18,8 @@ TRAINING_KEYS = 1_000_000
 _TRAINING_BYTES = 1 << 30
 _POINTS = 39  # training keys a centroid, below which Faiss's k-means gives poor centroids
 _NPROBE = 64
-_RERANK = 8
 _PAPER = "IVF8192,PQ64"
+_BYTE_CODES_BELOW = 2_000_000  # keys; a byte a dimension is nearly exact, and codes of so many still fit in memory
 
 _IVF = re.compile(r"IVF(\d+)")
 _PQ = re.compile(r"(?<![A-Z])(O?PQ)(\d+)(?:x(\d+))?")
@@ -38,19 +38,25 @@ class IndexSpec:
 def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: int | None = None) -> IndexSpec:
     """What "auto", "exact", "paper" or a Faiss factory string means for a store of this size.
 
-    "auto" searches exactly below 50,000 keys; above, it takes inverted lists, 4·√keys of them as a power of two and
-    at most the paper's 8,192, with 64-byte codes, and re-ranks. "paper" trusts the codes, as the paper did.
+    "auto" compares all keys below 50,000. Above, it takes inverted lists, 4·√keys of them as a power of two and at
+    most the paper's 8,192, and re-ranks: of codes of a byte a dimension, or from 2 million keys on of the paper's 64
+    bytes a key. "paper" trusts the codes, as the paper did.
     """
+    probes, reranked = _NPROBE, 0
+    factory = {"exact": EXACT, "paper": _PAPER}.get(asked, asked)
     if asked == "auto":
         centroids = min(8192, 1 << round(max(4.0 * count**0.5, 1.0)).bit_length() - 1)
-        factory, reranked = (EXACT, 0) if count < EXACT_BELOW else (f"IVF{centroids},PQ64", _RERANK)
-    else:
-        factory, reranked = {"exact": EXACT, "paper": _PAPER}.get(asked, asked), 0
+        if count < EXACT_BELOW:
+            factory = EXACT
+        elif count < _BYTE_CODES_BELOW:
+            factory, probes, reranked = f"IVF{centroids},SQ8", 32, 2
+        else:
+            factory, reranked = f"IVF{centroids},PQ64", 8
     factory = _fitting(factory, count, dim)
     if factory == EXACT:
         return IndexSpec(EXACT)
     lists = _IVF.search(factory)
-    probes = min(nprobe or _NPROBE, int(lists[1])) if lists else 1
+    probes = min(nprobe or probes, int(lists[1])) if lists else 1
     return IndexSpec(factory, probes, reranked if rerank is None else rerank)
 
 
