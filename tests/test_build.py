@@ -1,7 +1,6 @@
 """Building: keys and values against the model asked sentence by sentence, and builds that are killed."""
 
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -137,6 +136,7 @@ def test_an_unknown_index_is_refused_before_the_work(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+_OPTIONS = BuildOptions(index="IVF8,SQ8", chunk=100, progress=False)
 _SCRIPT = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -147,25 +147,26 @@ from npda.datastore.store import Datastore
 
 encode = Encoder.encode
 def slowly(self, sentences):
-    time.sleep(float(sys.argv[3]))
+    time.sleep(float(sys.argv[4]))
     return encode(self, sentences)
 Encoder.encode = slowly
-options = BuildOptions(index="IVF8,SQ8", chunk=100, progress=False)
-Datastore.build(tiny_store.backbone(), tiny_store.pairs(600), sys.argv[2], options=options)
+options = BuildOptions(index="IVF8,SQ8", chunk=int(sys.argv[5]), progress=False)
+Datastore.build(tiny_store.backbone(), tiny_store.pairs(int(sys.argv[3])), sys.argv[2], options=options)
 """
 
 
-def build_in_a_process(path: Path, pause: float = 0.0) -> subprocess.Popen:
-    arguments = [sys.executable, "-c", _SCRIPT, str(Path(__file__).parent), str(path), str(pause)]
-    return subprocess.Popen(arguments, stderr=subprocess.PIPE)
+def command(script: str, path: Path, pairs: int, pause: float, chunk: int) -> list[str]:
+    here = str(Path(__file__).parent)
+    return [sys.executable, "-c", script, here, str(path), str(pairs), str(pause), str(chunk)]
 
 
 def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path):
     whole, killed = tmp_path / "whole" / "s", tmp_path / "killed" / "s"
-    assert build_in_a_process(whole).wait() == 0
-    process = build_in_a_process(killed, pause=0.4)
+    model, pairs = tiny_store.backbone(), tiny_store.pairs(600)
+    Datastore.build(model, pairs, whole, options=_OPTIONS)
+    process = subprocess.Popen(command(_SCRIPT, killed, 600, 0.4, 100))
     records = killed.parent / ".s.building" / "records"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (records.is_dir() and len(list(records.glob("0*.json"))) >= 2):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -177,7 +178,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path):
     finished = {name: time_ for name, time_ in finished.items() if (records / f"{name}.json").exists()}
     assert 2 <= len(finished) < 6
 
-    assert build_in_a_process(killed).wait() == 0
+    Datastore.build(model, pairs, killed, options=_OPTIONS)
     assert contents(killed) == contents(whole)
     for name, written in finished.items():  # not made again
         assert (killed / "shards" / name).stat().st_mtime_ns == written
@@ -277,18 +278,9 @@ def test_a_broken_table_is_named(tmp_path, content, sentence):
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_store(tmp_path):
     """Peak memory of a build of 12 chunks is that of 3, within a chunk's size."""
-    script = _SCRIPT.replace("pairs(600)", "pairs(int(sys.argv[4]))").replace("chunk=100", "chunk=2000")
-    script += "\nimport resource, json; print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))"
+    script = _SCRIPT + "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     peaks = []
     for count in (6_000, 24_000):
-        arguments = [
-            sys.executable,
-            "-c",
-            script,
-            str(Path(__file__).parent),
-            str(tmp_path / str(count)),
-            "0",
-            str(count),
-        ]
-        peaks.append(json.loads(subprocess.run(arguments, capture_output=True, check=True).stdout))
+        arguments = command(script, tmp_path / str(count), count, 0.0, 2_000)
+        peaks.append(int(subprocess.run(arguments, capture_output=True, check=True).stdout))
     assert peaks[1] - peaks[0] < 30_000  # KB

@@ -17,7 +17,27 @@ from npda.datastore.store import Datastore
 from npda.models.speech2text import Speech2Text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 
-_WORDS = "the floor is yours we opened window and closed door der Boden ist schön aber kalt wo die Küche".split()
+_WORDS = [
+    "the",
+    "floor",
+    "is",
+    "yours",
+    "we",
+    "opened",
+    "window",
+    "and",
+    "closed",
+    "door",
+    "der",
+    "Boden",
+    "ist",
+    "schön",
+    "aber",
+    "kalt",
+    "wo",
+    "die",
+    "Küche",
+]
 
 
 def backbone(seed: int = 0, languages: tuple[str, ...] = ()) -> Speech2Text:

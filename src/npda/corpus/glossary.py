@@ -22,11 +22,11 @@ def read_glossary(path: str | Path) -> list[Pair]:
     """
     path = Path(path)
     lines = read_lines(path)
-    tables = {delimiter: _rows(path, lines, delimiter) for delimiter in _DELIMITERS}
-    fitting = [d for d, rows in tables.items() if rows and len({len(row) for _, row in rows} - {0}) == 1]
-    fitting = [d for d in fitting if len(tables[d][0][1]) >= 2]
+    tables = {delimiter: _rows(lines, delimiter) for delimiter in _DELIMITERS}
     if not any(line.strip() for line in lines):
         raise InputError(f"{path} has no terms; it needs one pair a line, such as: floor,Wort")
+    widths = {delimiter: {len(row) for _, row in rows} for delimiter, rows in tables.items()}
+    fitting = [delimiter for delimiter, found in widths.items() if len(found) == 1 and min(found) >= 2]
     if not fitting:
         raise _irregular(path, tables)
     rows = tables[fitting[0]]
@@ -47,7 +47,7 @@ def read_glossary(path: str | Path) -> list[Pair]:
     return [_pair(path, number, row[source].strip(), row[target].strip()) for number, row in rows]
 
 
-def _rows(path: Path, lines: list[str], delimiter: str) -> list[tuple[int, list[str]]]:
+def _rows(lines: list[str], delimiter: str) -> list[tuple[int, list[str]]]:
     """Line number and fields of every line that is not empty; no fields where the quotes do not match."""
     rows = []
     for number, line in enumerate(lines, start=1):

@@ -20,7 +20,7 @@ from pathlib import Path
 from npda.corpus.manifest import Utterance
 from npda.datastore.encode import Encoder, Sentence
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest, vocabulary_digest
-from npda.datastore.format import Kind, ShardInfo, SourceInfo, StoreInfo, write_info
+from npda.datastore.format import SHARDS, Kind, ShardInfo, SourceInfo, StoreInfo, write_info
 from npda.datastore.index import build_index
 from npda.datastore.shards import Entries, Shard, write_shard
 from npda.datastore.spec import check_factory, choose
@@ -30,7 +30,7 @@ from npda.files import atomic_write
 from npda.models.backbone import Backbone
 from npda.progress import bar
 
-CHUNK = 4_096  # sentences a shard
+CHUNK = 8_192  # sentences a shard: some hundred megabytes of keys
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,13 @@ def _finished(work: Workspace, number: int, first: int, digest: str) -> tuple[Sh
         return None
     record = json.loads(path.read_text(encoding="utf-8"))
     shard = ShardInfo.model_validate(record["shard"])
-    if record["input"] != digest or shard.first != first:
-        shutil.rmtree(work.store / "shards" / shard.name, ignore_errors=True)
-        return None
-    return shard, record["skipped"]
+    folder = work.store / SHARDS / shard.name
+    # A shard may also have left already, if it was being moved into its store.
+    whole = all((folder / name).is_file() for name in shard.files)
+    if whole and record["input"] == digest and shard.first == first:
+        return shard, record["skipped"]
+    shutil.rmtree(folder, ignore_errors=True)
+    return None
 
 
 def _chunks(sentences: Iterable[Sentence], size: int) -> Iterator[list[Sentence]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -31,27 +30,25 @@ class ExactSearcher:
     def __init__(self, entries: Entries, threads: int | None = None) -> None:
         self._entries = entries
         self._threads = threads
+        self._in_memory: tuple[np.ndarray, np.ndarray] | None = None  # ids [n], keys [n, dim] float32
+        if 0 < entries.count * entries.dim * 4 <= IN_MEMORY_BYTES:
+            blocks = list(entries.blocks(_BLOCK_ROWS))
+            ids = np.concatenate([np.arange(first, first + len(keys)) for first, keys in blocks])
+            self._in_memory = ids, np.concatenate([keys for _, keys in blocks])
+        entries.keep_open()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         set_threads(self._threads)
         distances, ids = missing(len(queries), k)
-        if self._entries.count * self._entries.dim * 4 <= IN_MEMORY_BYTES:
-            if self._entries.count:
-                _, found = faiss.knn(queries, self._in_memory[1], k)
-                ids = np.where(found < 0, -1, self._in_memory[0][found])
+        if self._in_memory is not None:
+            _, found = faiss.knn(queries, self._in_memory[1], k)
+            ids = np.where(found < 0, -1, self._in_memory[0][found])
         else:
             for first, keys in self._entries.blocks(_BLOCK_ROWS):
                 near, found = faiss.knn(queries, keys, min(k, len(keys)))
                 distances, ids = nearest([distances, near], [ids, found + first], k)
         # Faiss subtracts large norms from each other; the distances given are those of the keys themselves.
         return rescored(self._entries, queries, ids, k)
-
-    @cached_property
-    def _in_memory(self) -> tuple[np.ndarray, np.ndarray]:
-        """ids: [n], keys: [n, dim] float32"""
-        blocks = list(self._entries.blocks(_BLOCK_ROWS))
-        ids = np.concatenate([np.arange(first, first + len(keys)) for first, keys in blocks])
-        return ids, np.concatenate([keys for _, keys in blocks])
 
 
 class IndexSearcher:
@@ -72,6 +69,8 @@ class IndexSearcher:
             raise InputError(f"{path} cannot be opened by Faiss ({reason}): restore it from a copy.") from None
         if (ivf := inverted(self._index)) is not None:
             ivf.nprobe = min(nprobe, ivf.nlist)
+        if rerank:
+            entries.keep_open()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         set_threads(self._threads)

@@ -67,7 +67,10 @@ def write_shard(store: Path, name: str, chunk: Chunk) -> dict[str, FileInfo]:
 
 
 class Shard:
-    """A shard on disk; nothing is read before it is asked for."""
+    """A shard on disk; nothing is read before it is asked for.
+
+    Only keys stay mapped: every mapping holds a file open, and a large store has hundreds of shards.
+    """
 
     def __init__(self, store: Path, info: ShardInfo, dim: int) -> None:
         self.folder = store / SHARDS / info.name
@@ -92,25 +95,25 @@ class Shard:
         """The keys through a mapping of its own, whose pages are given back with it."""
         return self._open("keys.npy")
 
-    @cached_property
+    @property
     def values(self) -> np.ndarray:
         return self._open("values.npy")
 
-    @cached_property
+    @property
     def sentences(self) -> np.ndarray:
         return self._open("sentences.npy")
 
-    @cached_property
+    @property
     def positions(self) -> np.ndarray:
         return self._open("positions.npy")
 
-    @cached_property
+    @property
     def offsets(self) -> np.ndarray:
         return self._open("offsets.npy")
 
     def texts(self, sentence: int) -> tuple[str, str]:
         """Source and target of a sentence."""
-        start, middle, end = (int(offset) for offset in self.offsets[2 * sentence : 2 * sentence + 3])
+        start, middle, end = self.offsets[2 * sentence : 2 * sentence + 3].tolist()
         with open(self.folder / _TEXTS, "rb") as file:
             file.seek(start)
             content = file.read(end - start)
@@ -159,6 +162,11 @@ class Entries:
             keys[rows] = mapped[ids[rows] - shard.first]
         return keys
 
+    def keep_open(self) -> None:
+        """Map the keys of all shards, so that they can be read even after their source was removed."""
+        for shard in self.shards:
+            shard.keys  # noqa: B018
+
     def values(self) -> np.ndarray:
         """The value of every id below ``limit``: [limit] int32, −1 where a source was removed."""
         values = np.full(self.limit, -1, dtype=np.int32)
@@ -189,6 +197,6 @@ class Entries:
     def sentence_range(self, id_: int) -> tuple[int, int]:
         """The ids of all keys of the same sentence: first, end. They stand together."""
         shard, row = self.locate(id_)
-        sentence = shard.sentences[row]
-        start, end = np.searchsorted(shard.sentences, [sentence, sentence + 1])
+        sentences = shard.sentences
+        start, end = np.searchsorted(sentences, [sentences[row], sentences[row] + 1])
         return shard.first + int(start), shard.first + int(end)

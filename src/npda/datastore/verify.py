@@ -57,7 +57,8 @@ def _check_numbers(shard: Shard, vocabulary_size: int) -> None:
         if numbers.min() < 0 or numbers.max() >= limit:
             raise InputError(f"{shard.folder / name}.npy holds numbers outside 0 … {limit - 1}: {_REMEDY}")
     texts = shard.folder / "texts.bin"
-    if (np.diff(shard.offsets) < 0).any() or shard.offsets[0] != 0 or shard.offsets[-1] != texts.stat().st_size:
+    offsets = shard.offsets
+    if (np.diff(offsets) < 0).any() or offsets[0] != 0 or offsets[-1] != texts.stat().st_size:
         raise InputError(f"{shard.folder / 'offsets.npy'} does not fit texts.bin: {_REMEDY}")
     if (np.diff(shard.sentences) < 0).any():
         raise InputError(f"{shard.folder / 'sentences.npy'} is out of order: {_REMEDY}")

@@ -1,0 +1,143 @@
+"""Indexes: the choice by size, the same bytes every time, lists merged and filtered as Faiss would hold them."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+import tiny_store
+
+from npda.datastore import index as index_module
+from npda.datastore.format import INDEX_FILE
+from npda.datastore.lists import emptied, open_mapped, write_merged
+from npda.datastore.recall import measure_recall
+from npda.datastore.search import ExactSearcher, set_threads
+from npda.datastore.spec import IndexSpec, check_factory, choose
+from npda.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "dim", "expected"),
+    [
+        ("auto", 49_999, 256, IndexSpec("exact")),
+        ("auto", 50_000, 256, IndexSpec("IVF512,SQ8", 32, 2)),
+        ("auto", 1_200_000, 256, IndexSpec("IVF4096,SQ8", 32, 2)),
+        ("auto", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 8)),
+        ("auto", 75_000_000, 512, IndexSpec("IVF8192,PQ64", 64, 8)),
+        ("paper", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 0)),
+        ("paper", 100_000, 256, IndexSpec("IVF2564,PQ64", 64, 0)),  # 100,000 / 39
+        ("paper", 1_000_000, 96, IndexSpec("IVF8192,PQ48", 64, 0)),  # 64 does not divide 96
+        ("paper", 9_983, 256, IndexSpec("exact")),  # 39 · 256 keys train a byte of code
+        ("paper", 9_984, 256, IndexSpec("IVF256,PQ64", 64, 0)),
+        ("IVF16,Flat", 100, 8, IndexSpec("IVF2,Flat", 2, 0)),
+        ("OPQ7,IVF16,PQ7x4", 10_000, 10, IndexSpec("OPQ5,IVF16,PQ5x4", 16, 0)),
+        ("HNSW32", 10, 8, IndexSpec("HNSW32", 1, 0)),
+        ("exact", 10**9, 8, IndexSpec("exact")),
+    ],
+)
+def test_the_index_fits_the_store(asked, count, dim, expected):
+    assert choose(asked, count, dim) == expected
+    check_factory(expected.factory, dim)
+
+
+def test_scaling_down_is_said(caplog):
+    with caplog.at_level(logging.WARNING):
+        choose("IVF1024,Flat", 390, 8)
+    assert "390 keys can train 10 centroids (39 keys each), not 1024" in caplog.text
+    assert choose("IVF1024,Flat", 10**6, 8, nprobe=5, rerank=3) == IndexSpec("IVF1024,Flat", 5, 3)
+
+
+@pytest.mark.parametrize("asked", ["IVF", "nonsense", "IDMap,Flat", "IVF16,PQ4,RFlat", ""])
+def test_what_faiss_cannot_make_is_refused(asked):
+    with pytest.raises(InputError):
+        check_factory(asked, 32)
+
+
+@pytest.fixture(scope="module")
+def keys() -> np.ndarray:
+    return tiny_store.clustered(12_000)
+
+
+@pytest.fixture(scope="module")
+def filled(keys) -> Any:
+    """The same index as the store's, made by Faiss alone in one go."""
+    index: Any = faiss.index_factory(32, "IVF32,PQ4")
+    index.do_polysemous_training = False
+    set_threads()
+    index.train(keys.astype(np.float32))
+    index.add_with_ids(keys.astype(np.float32), np.arange(len(keys)))
+    index.nprobe = 8
+    return index
+
+
+def test_merged_lists_are_those_of_faiss(tmp_path, keys, filled, monkeypatch):
+    monkeypatch.setattr(index_module, "PART_KEYS", 3_000)
+    store = tiny_store.store_of(tmp_path / "s", np.split(keys, 8), "IVF32,PQ4")
+    assert len(list((tmp_path / ".s.parts").glob("0*"))) == 4
+    queries = tiny_store.clustered(100, seed=7).astype(np.float32)
+    expected, ids = filled.search(queries, 8)
+    assert store.index_directory is not None
+    index = open_mapped(store.index_directory / INDEX_FILE)
+    index.nprobe = 8
+    found, found_ids = index.search(queries, 8)
+    np.testing.assert_array_equal(found_ids, ids)
+    np.testing.assert_array_equal(found, expected)
+    # Without re-ranking a store gives the index's distances: squared L2 to what its codes stand for.
+    near = store.search(queries, 8)
+    decoder: Any = faiss.clone_index(filled)
+    decoder.make_direct_map()
+    decoded = decoder.reconstruct_n(0, len(keys))[near.ids]
+    np.testing.assert_allclose(near.distances, ((queries[:, None] - decoded) ** 2).sum(-1), rtol=1e-3)
+
+
+def test_the_file_is_one_faiss_could_have_written(tmp_path, filled):
+    """Written from the lists of a mapped file, an index is byte for byte what Faiss writes from memory."""
+    faiss.write_index(filled, str(tmp_path / "faiss"))
+    mapped = open_mapped(tmp_path / "faiss")
+    mapped_twice = open_mapped(tmp_path / "faiss")
+    write_merged(tmp_path / "ours", emptied(mapped), [mapped_twice])
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "faiss").read_bytes()
+
+
+@pytest.mark.parametrize("index", ["IVF32,PQ4", "HNSW8", "IVF32,PQ4x4fs"])
+def test_the_same_keys_give_the_same_bytes_with_any_number_of_threads(tmp_path, keys, index, monkeypatch):
+    written = []
+    for threads in (1, 2):
+        monkeypatch.setattr(index_module, "set_threads", lambda n=None, t=threads: faiss.omp_set_num_threads(n or t))
+        store = tiny_store.store_of(tmp_path / f"{threads}", [keys[:5_000], keys[5_000:10_000]], index)
+        written.append(Path(tmp_path / f"{threads}" / "index-00000" / INDEX_FILE).read_bytes())
+        assert store.info.index.bytes_per_key == pytest.approx(len(written[0]) / 10_000, abs=0.01)
+    assert written[0] == written[1]
+
+
+def test_recall_is_that_of_leaving_the_sentence_out(tmp_path, keys):
+    """Against NumPy: for every query a store without its sentence, the index's codes decoded by Faiss."""
+    keys = keys[:10_000]
+    store = tiny_store.store_of(tmp_path / "s", [keys[:4_000], keys[4_000:]], "IVF32,PQ4")
+    recall = store.info.index.recall
+    assert recall is not None
+    assert (recall.queries, recall.keys) == (512, 10_000)
+
+    index: Any = faiss.read_index(str(tmp_path / "s" / "index-00000" / INDEX_FILE))
+    index.make_direct_map()
+    decoded = index.reconstruct_n(0, 10_000)
+    asked = store.entries.sample(512, 8)
+    hits = []
+    for id_ in asked:
+        sentence = np.arange(len(keys)) // 10 == id_ // 10
+        query = keys[id_].astype(np.float64)
+        true = np.where(sentence, np.inf, ((keys - query) ** 2).sum(-1))
+        given = np.where(sentence, np.inf, ((decoded - query) ** 2).sum(-1))
+        hits.append(len(np.intersect1d(np.argsort(true)[:8], np.argsort(given)[:8])) / 8)
+    assert recall.value == pytest.approx(np.mean(hits), abs=0.02)  # nprobe 32 of 32 lists
+    assert measure_recall(store.entries, ExactSearcher(store.entries)).value == 1.0
+
+
+def test_reranking_raises_recall(tmp_path, keys):
+    plain = tiny_store.store_of(tmp_path / "a", [keys[:10_000]], "IVF32,PQ4").info.index.recall
+    reranked = tiny_store.store_of(tmp_path / "b", [keys[:10_000]], "IVF32,PQ4", rerank=16).info.index.recall
+    assert plain is not None
+    assert reranked is not None
+    assert reranked.value > plain.value + 0.2

@@ -1,0 +1,142 @@
+"""Searching, against NumPy that compares everything with everything in double precision."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_store
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npda.datastore import search
+from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
+from npda.errors import InputError
+
+
+def check(found, keys: np.ndarray, queries: np.ndarray, k: int, tolerance: float = 1e-4) -> None:
+    """Distances are the true ones in rising order, each of the key that is named; values are ids mod 50."""
+    true, _ = tiny_store.brute_force(keys, queries, k)
+    real = true.shape[1]
+    assert found.distances.shape == found.values.shape == found.ids.shape == (len(queries), k)
+    assert (found.distances.dtype, found.values.dtype, found.ids.dtype) == (np.float32, np.int32, np.int64)
+    np.testing.assert_allclose(found.distances[:, :real], true, rtol=tolerance, atol=tolerance)
+    named = ((queries[:, None] - keys[found.ids[:, :real]].astype(np.float64)) ** 2).sum(-1)
+    np.testing.assert_allclose(found.distances[:, :real], named, rtol=tolerance, atol=tolerance)
+    assert all(len(set(row)) == real for row in found.ids[:, :real].tolist())
+    np.testing.assert_array_equal(found.values[:, :real], found.ids[:, :real] % 50)
+    assert np.isposinf(found.distances[:, real:]).all()
+    assert (found.ids[:, real:] == -1).all()
+    assert (found.values[:, real:] == -1).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=4),
+    dim=st.integers(1, 9),
+    queries=st.integers(0, 40),
+    k=st.integers(1, 40),
+    values=st.sampled_from([3, 50, 10_000]),  # few different numbers make duplicates and ties
+    in_memory=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_exact_search_is_numpy(sizes, dim, queries, k, values, in_memory, seed):
+    random = np.random.default_rng(seed)
+    keys = [(random.integers(0, values, (size, dim)) / 10).astype(np.float16) for size in sizes]
+    asked = (random.integers(0, values, (queries, dim)) / 10).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if not in_memory:
+            patch.setattr(search, "IN_MEMORY_BYTES", 0)
+            patch.setattr(search, "_BLOCK_ROWS", 7)
+        store = tiny_store.store_of(Path(folder) / "s", keys)
+        check(LocalRetriever(store).search(asked, k), np.concatenate(keys), asked, k, tolerance=1e-3)
+
+
+@settings(max_examples=20, deadline=None)
+@given(sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4), k=st.integers(1, 50), seed=st.integers(0, 1000))
+def test_joined_stores_are_one_store(sizes, k, seed):
+    keys = [tiny_store.clustered(size, dim=4, seed=seed + i) for i, size in enumerate(sizes)]
+    queries = np.random.default_rng(seed).normal(size=(5, 4)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        stores = [tiny_store.store_of(Path(folder) / str(i), [array]) for i, array in enumerate(keys)]
+        joined = JoinedRetriever(stores)
+        found = joined.search(queries, k)
+        true, rows = tiny_store.brute_force(np.concatenate(keys), queries, k)
+        np.testing.assert_allclose(found.distances[:, : true.shape[1]], true, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(found.ids[:, : true.shape[1]], rows)
+        assert (found.ids[:, true.shape[1] :] == -1).all()
+        for id_, value in zip(found.ids[found.ids >= 0], found.values[found.ids >= 0], strict=True):
+            store, local = joined.locate(id_)
+            assert store.neighbour_info(local) == joined.neighbour_info(id_)
+            assert joined.neighbour_info(id_).token == value == local % 50
+            np.testing.assert_array_equal(store.entries.keys(np.array([local]))[0], np.concatenate(keys)[id_])
+
+
+def test_large_norms_do_not_spoil_distances(tmp_path):
+    """States of Whisper have squared norms near 50,000; Faiss's own result would be off by more than the distance."""
+    random = np.random.default_rng(0)
+    keys = (15 + random.normal(scale=0.05, size=(500, 256))).astype(np.float16)
+    queries = keys[:100].astype(np.float32) + random.normal(scale=0.01, size=(100, 256)).astype(np.float32)
+    check(LocalRetriever(tiny_store.store_of(tmp_path / "s", [keys])).search(queries, 1), keys, queries, 1, 1e-3)
+
+
+@pytest.mark.parametrize("index", ["IVF16,Flat", "IVF16,SQ8", "HNSW8"])
+def test_an_index_with_reranking_gives_true_distances(tmp_path, index):
+    keys = tiny_store.clustered(3_000)
+    store = tiny_store.store_of(tmp_path / "s", [keys[:1_000], keys[1_000:]], index)
+    queries = tiny_store.clustered(30, seed=1).astype(np.float32)
+    found = LocalRetriever(store, nprobe=16, rerank=8).search(queries, 8)
+    named = ((queries[:, None] - keys[found.ids].astype(np.float64)) ** 2).sum(-1)
+    np.testing.assert_allclose(found.distances, named, rtol=1e-4)
+    assert (np.diff(found.distances, axis=1) >= 0).all()
+    np.testing.assert_array_equal(found.values, found.ids % 50)
+    if index != "HNSW8":
+        check(found, keys, queries, 8)
+
+
+def test_more_neighbours_than_keys(tmp_path):
+    keys = tiny_store.clustered(400)
+    queries = keys[:3].astype(np.float32)
+    for index in ("exact", "IVF4,Flat"):
+        store = tiny_store.store_of(tmp_path / index, [keys], index)
+        for rerank in (0, 3):
+            check(LocalRetriever(store, nprobe=4, rerank=rerank).search(queries, 450), keys, queries, 450)
+
+
+def test_an_emptied_store_finds_nothing(tmp_path):
+    store = tiny_store.store_of(tmp_path / "s", [tiny_store.clustered(20)]).remove("s0")
+    found = store.search(np.zeros((2, 32), np.float32), 3)
+    assert np.isposinf(found.distances).all()
+    assert (found.ids == -1).all()
+    assert (found.values == -1).all()
+    full = tiny_store.store_of(tmp_path / "t", [tiny_store.clustered(20)])
+    assert JoinedRetriever([store, full]).search(np.zeros((2, 32), np.float32), 3).ids.min() >= store.info.next_id
+
+
+def test_the_same_result_with_any_number_of_threads(tmp_path):
+    store = tiny_store.store_of(tmp_path / "s", [tiny_store.clustered(3_000)], "IVF16,SQ8")
+    queries = tiny_store.clustered(50, seed=3).astype(np.float32)
+    one, two = (LocalRetriever(store, threads=threads).search(queries, 8) for threads in (1, 2))
+    np.testing.assert_array_equal(one.ids, two.ids)
+    np.testing.assert_array_equal(one.distances, two.distances)
+
+
+def test_wrong_questions_are_refused(tmp_path):
+    store = tiny_store.store_of(tmp_path / "s", [tiny_store.clustered(20)])
+    with pytest.raises(ValueError, match=r"queries must be \[n, 32\]"):
+        store.search(np.zeros((2, 31), np.float32), 3)
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        store.search(np.zeros((2, 32), np.float32), 0)
+    with pytest.raises(KeyError):
+        store.neighbour_info(20)
+
+
+def test_stores_of_different_models_are_not_joined(tmp_path):
+    one = tiny_store.store_of(tmp_path / "s", [tiny_store.clustered(20)])
+    info = (tmp_path / "s" / "datastore.json").read_text()
+    two = tiny_store.store_of(tmp_path / "t", [tiny_store.clustered(20)])
+    (tmp_path / "t" / "datastore.json").write_text(info.replace('"digest": "000', '"digest": "111'))
+    from npda.datastore.store import Datastore
+
+    with pytest.raises(InputError, match="different models"):
+        JoinedRetriever([one, Datastore.open(two.path)])
