@@ -72,8 +72,8 @@ def store_of(
     shards, first = [], 0
     for number, array in enumerate(keys):
         rows = np.arange(len(array))
-        chunk = Chunk(array, (first + rows) % 50, rows // sentence, rows % sentence,
-                      [(f"source {number} {i}", f"target {number} {i}") for i in range(-(-len(array) // sentence))])  # fmt: skip
+        texts = [(f"source {number} {i}", f"target {number} {i}") for i in range(-(-len(array) // sentence))]
+        chunk = Chunk(array, (first + rows) % 50, rows // sentence, rows % sentence, texts)
         files = write_shard(path, f"{number:05}", chunk)
         shards.append(
             ShardInfo(name=f"{number:05}", source=f"s{number}", first=first, keys=len(array),
