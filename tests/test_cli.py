@@ -12,14 +12,15 @@ import tiny
 
 from npda.corpus.manifest import Utterance, write_manifest
 
-VERBS = ("demo", "evaluate", "mini", "train", "translate")
+VERBS = ("demo", "evaluate", "filter", "mini", "train", "translate")
 
 
 def npda(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     script = "from npda.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    options = {"timeout": 120, **options}
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture(scope="module")

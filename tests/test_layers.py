@@ -94,9 +94,7 @@ def unsafe_code(source: str, module: str) -> list[str]:
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func).removeprefix("builtins.")
-        allowed = {
-            k.arg for k in node.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)
-        }
+        allowed = {k.arg for k in node.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)}
         denied = {k.arg for k in node.keywords} - allowed
         if called in UNSAFE_CALLS:
             faults.append(f"{module}, line {node.lineno}: calls {called}().")
@@ -177,7 +175,4 @@ def test_unsafe_code_is_found(source: str):
 
 
 def test_model_eval_is_no_eval():
-    assert (
-        unsafe_code("model.eval()\nnp.load(p, allow_pickle=False)\ntorch.load(p, weights_only=True)", "")
-        == []
-    )
+    assert unsafe_code("model.eval()\nnp.load(p, allow_pickle=False)\ntorch.load(p, weights_only=True)", "") == []

@@ -101,9 +101,7 @@ def test_a_file_name_that_is_no_utf_8_can_be_written(format: str, tmp_path):
 
 
 @given(
-    st.lists(
-        st.tuples(st.floats(0, 400_000), st.floats(0, 100), st.text(st.sampled_from("a1->\n\r\t &<\u2028")))
-    ),
+    st.lists(st.tuples(st.floats(0, 400_000), st.floats(0, 100), st.text(st.sampled_from("a1->\n\r\t &<\u2028")))),
     st.sampled_from(["srt", "vtt"]),
 )
 def test_subtitle_times_read_back(cues: list[tuple[float, float, str]], format: str):
@@ -132,9 +130,7 @@ def seconds(time: str, point: str) -> float:
     return hours * 3600 + minutes * 60 + whole + thousandths / 1000
 
 
-@pytest.mark.parametrize(
-    ("start", "end"), [(-1.0, 1.0), (2.0, 1.0), (0.0, float("inf")), (float("nan"), 1.0)]
-)
+@pytest.mark.parametrize(("start", "end"), [(-1.0, 1.0), (2.0, 1.0), (0.0, float("inf")), (float("nan"), 1.0)])
 def test_impossible_times_are_refused(start: float, end: float):
     with pytest.raises(ValueError, match="cannot last"):
         Segment(start, end, "x")

@@ -124,8 +124,7 @@ def _vtt(result: Result) -> str:
 
 def _tsv(result: Result) -> str:
     rows = (
-        (_one_line(result.id), milliseconds(s.start), milliseconds(s.end), _one_line(s.text))
-        for s in result.segments
+        (_one_line(result.id), milliseconds(s.start), milliseconds(s.end), _one_line(s.text)) for s in result.segments
     )
     return "".join("\t".join(map(str, row)) + "\n" for row in rows)
 

@@ -12,6 +12,7 @@ import typer
 
 from npda.cli.demo import demo
 from npda.cli.evaluate import evaluate
+from npda.cli.filter import filter_
 from npda.cli.mini import mini
 from npda.cli.train import train
 from npda.cli.translate import translate
@@ -29,6 +30,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(translate)
 app.command()(evaluate)
+app.command("filter")(filter_)
 app.command()(mini)
 
 

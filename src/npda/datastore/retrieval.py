@@ -28,14 +28,10 @@ class Neighbours:
 
 
 class Retriever(Protocol):
-    dim: int
+    """Whoever finds the nearest keys."""
 
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         """queries: [n, dim] float32"""
-        ...
-
-    def neighbour_info(self, id_: int) -> Entry:
-        """What the key of an id stands for."""
         ...
 
 

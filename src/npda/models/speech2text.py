@@ -34,7 +34,7 @@ TEXT_DIRECTORY = "text_encoder"
 PRESETS: dict[str, dict[str, Any]] = {
     "mini": dict(
         d_model=128, encoder_layers=3, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=256, decoder_ffn_dim=256, conv_channels=256, dropout=0.05, tie_word_embeddings=True,
+        encoder_ffn_dim=256, decoder_ffn_dim=256, conv_channels=256, dropout=0.1, tie_word_embeddings=True,
     ),
     "paper-bilingual": dict(
         d_model=256, encoder_layers=12, decoder_layers=6, encoder_attention_heads=4, decoder_attention_heads=4,

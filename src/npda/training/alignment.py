@@ -56,7 +56,7 @@ class AlignData:
         self._prompts, self._targets = zip(*(target_tokens(u, backbone, "st") for u in utterances), strict=True)
         self._sources = [source_tokens(u, backbone.source) for u in utterances]
         self._teacher = teacher
-        self.lengths = [len(s) + len(t) for s, t in zip(self._sources, self._targets, strict=True)]
+        self.lengths: Sequence[int] = [len(s) + len(t) for s, t in zip(self._sources, self._targets, strict=True)]
 
     def fingerprint(self) -> str:
         return fingerprint(self.utterances)

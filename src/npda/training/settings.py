@@ -90,7 +90,22 @@ MINI = TrainingSettings(
     clip=3.0,
     ctc_weight=1.0,
     spec_augment=None,
-    max_epochs=7,
+    max_epochs=10,
+    patience=None,
+    save_every=200,
+    average=1,
+)
+
+# The text path of the embedded corpus: a batch is counted in tokens of both sides.
+ALIGN_MINI = TrainingSettings(
+    batch_frames=1_000,
+    batches_per_update=1,
+    warmup=150,
+    schedule="cosine",
+    weight_decay=0.01,
+    clip=3.0,
+    spec_augment=None,
+    max_epochs=8,
     patience=None,
     save_every=200,
     average=1,

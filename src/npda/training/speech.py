@@ -60,14 +60,14 @@ class SpeechModel:
         ):
             directory = getattr(self, name)
             if directory is not None:
-                described[name] = _digest(Path(directory) / file)
+                described[name] = file_digest(Path(directory) / file)
         return described
 
 
 def defaults(preset: str) -> tuple[SpeechModel, TrainingSettings]:
     """The model of a preset and the settings to train it with."""
     if preset == "mini":
-        return SpeechModel(preset=preset, source_size=200, target_size=320), MINI
+        return SpeechModel(preset=preset, source_size=250, target_size=400), MINI
     if preset == "paper-multilingual":
         return SpeechModel(preset=preset, source_size=10_000, target_size=10_000), TrainingSettings()
     return SpeechModel(preset=preset), TrainingSettings()
@@ -176,7 +176,8 @@ def _create(start: Path, model: SpeechModel) -> Speech2Text:
     return backbone
 
 
-def _digest(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """Changes with the content of a file."""
     try:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()[:16]

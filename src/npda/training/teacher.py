@@ -31,23 +31,26 @@ class TeacherStates:
         """[positions, dim]: a state for every predicted token, end symbol included"""
         return self._states[self._offsets[index] : self._offsets[index + 1]]
 
-    @classmethod
+    @staticmethod
     def make(
-        cls,
         directory: Path,
         utterances: Sequence[Utterance],
         backbone: Backbone,
         batch_frames: int = 20_000,
         progress: bool = True,
-    ) -> TeacherStates:
-        """Compute the states, or find them in the directory."""
+    ) -> None:
+        """Compute the states into the directory, unless they are there."""
         description = {"utterances": fingerprint(utterances), "dim": backbone.dim}
         file = directory / "teacher.json"
-        if not file.is_file() or json.loads(file.read_text(encoding="utf-8")) != description:
-            shutil.rmtree(directory, ignore_errors=True)
-            with atomic_directory(directory) as temporary:
-                _compute(temporary, utterances, backbone, batch_frames, progress)
-                (temporary / file.name).write_text(json.dumps(description), encoding="utf-8")
+        if file.is_file() and json.loads(file.read_text(encoding="utf-8")) == description:
+            return
+        shutil.rmtree(directory, ignore_errors=True)
+        with atomic_directory(directory) as temporary:
+            _compute(temporary, utterances, backbone, batch_frames, progress)
+            (temporary / file.name).write_text(json.dumps(description), encoding="utf-8")
+
+    @classmethod
+    def open(cls, directory: Path) -> TeacherStates:
         states = np.load(directory / "states.npy", mmap_mode="r", allow_pickle=False)
         return cls(states, np.load(directory / "offsets.npy", allow_pickle=False))
 

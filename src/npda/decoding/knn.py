@@ -1,0 +1,75 @@
+"""Nearest neighbours have a say in every next token (sections 2.2 and 3.2 of the paper)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from npda.datastore.retrieval import Retriever
+
+
+@dataclass(frozen=True)
+class KnnOptions:
+    """k neighbours, their weight λ in the mixture, and the temperature T of their distances."""
+
+    k: int = 16
+    lambda_: float = 0.7
+    temperature: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"k must be at least 1, not {self.k}")
+        if not 0 <= self.lambda_ <= 1:
+            raise ValueError(f"lambda must lie between 0 and 1, not {self.lambda_}")
+        if self.temperature <= 0:
+            raise ValueError(f"the temperature must be above 0, not {self.temperature}")
+
+    def __str__(self) -> str:
+        return f"k:{self.k}|λ:{self.lambda_:g}|T:{self.temperature:g}"
+
+
+def knn_weights(distances: Tensor, temperature: float) -> Tensor:
+    """The share of each neighbour in p_kNN: exp(−d²/T), normalised (eq. 2).
+
+    distances: [..., k] squared, infinite where a neighbour is missing → [..., k]; all 0 where all are missing
+    """
+    return torch.nan_to_num(torch.softmax(-distances / temperature, dim=-1), nan=0.0)
+
+
+def knn_distribution(weights: Tensor, values: Tensor, vocabulary: int) -> Tensor:
+    """p_kNN (eq. 2): the neighbours' shares, added up by token.
+
+    weights, values: [rows, k], a missing neighbour has weight 0 → [rows, vocabulary]
+    """
+    p = weights.new_zeros(len(weights), vocabulary)
+    return p.scatter_add_(1, values.clamp(min=0), weights)
+
+
+def interpolate(log_probs: Tensor, p_knn: Tensor, lambda_: float | Tensor) -> Tensor:
+    """log(λ·p_kNN + (1 − λ)·p_model) (eq. 3 and 5); a row without neighbours stays as it is.
+
+    log_probs, p_knn: [rows, vocabulary]; lambda_: a number, or one for each row [rows, 1]
+    """
+    mixed = torch.log(lambda_ * p_knn + (1 - lambda_) * log_probs.exp())
+    return torch.where(p_knn.sum(dim=1, keepdim=True) > 0, mixed, log_probs)
+
+
+class KnnFusion:
+    """The mixture of eq. 5, inside the beam."""
+
+    def __init__(self, retriever: Retriever, options: KnnOptions) -> None:
+        self.retriever = retriever
+        self.options = options
+
+    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor) -> Tensor:
+        if math.isclose(self.options.lambda_, 0.0):
+            return log_probs  # the model itself, bit for bit
+        found = self.retriever.search(states.float().cpu().numpy(), self.options.k)
+        distances = torch.from_numpy(found.distances).to(states.device)
+        values = torch.from_numpy(found.values).to(states.device, torch.long)
+        weights = knn_weights(distances, self.options.temperature)
+        p_knn = knn_distribution(weights, values, log_probs.shape[-1])
+        return interpolate(log_probs, p_knn, self.options.lambda_)

@@ -1,0 +1,82 @@
+"""Train the text path of a model from out-of-domain triplets, once per model and language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from npda.corpus.manifest import Utterance, read_manifest, within
+from npda.models import load_backbone
+from npda.models.speech2text import Speech2Text
+from npda.models.text_encoder import TextEncoder, TextEncoderSize
+from npda.training.alignment import Align, AlignData, Variant
+from npda.training.data import fingerprint
+from npda.training.loop import TrainingSummary, train
+from npda.training.processes import running
+from npda.training.run import Run
+from npda.training.settings import TrainingSettings
+from npda.training.speech import file_digest
+from npda.training.teacher import TeacherStates
+
+
+def train_alignment(
+    model: str | Path,
+    triplets: Sequence[str | Path],
+    dev: Sequence[str | Path],
+    out: str | Path,
+    settings: TrainingSettings,
+    variant: Variant = "full",
+    layers: int | None = None,
+    progress: bool = True,
+) -> TrainingSummary:
+    """Write the model with a trained text encoder to ``out``; a run that was interrupted there goes on.
+
+    layers: of the text encoder, by default as many as the speech encoder has
+    """
+    backbone = load_backbone(model)
+    data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
+    description = {
+        "model": file_digest(Path(model) / "model.safetensors"),
+        "train": fingerprint(data),
+        "dev": fingerprint(dev_data),
+        "variant": variant,
+        "layers": layers,
+    }
+    with Run(out, settings, description) as run:
+        torch.manual_seed(settings.seed)
+        backbone.text_encoder = _text_encoder(backbone, variant, layers)
+        teacher = run.directory / "teacher"
+        if running().is_main_process:
+            TeacherStates.make(teacher / "train", data, backbone, progress=progress)
+            TeacherStates.make(teacher / "dev", dev_data, backbone, progress=progress)
+        running().wait_for_everyone()
+        return train(
+            Align(backbone, backbone.text_encoder, variant, settings.label_smoothing),
+            AlignData(data, backbone, TeacherStates.open(teacher / "train")),
+            AlignData(dev_data, backbone, TeacherStates.open(teacher / "dev")),
+            settings,
+            run,
+            backbone.save_pretrained,
+            progress=progress,
+        )
+
+
+def _usable(manifests: Sequence[str | Path], settings: TrainingSettings) -> list[Utterance]:
+    utterances = [utterance for manifest in manifests for utterance in read_manifest(manifest)]
+    return within(utterances, settings.max_frames)[0]
+
+
+def _text_encoder(backbone: Speech2Text, variant: Variant, layers: int | None) -> TextEncoder:
+    """As wide as the speech encoder, random."""
+    config = backbone.model.config
+    size = TextEncoderSize(
+        vocabulary=len(backbone.source) if backbone.source is not None else 0,
+        dim=config.d_model,
+        layers=0 if variant == "embedding-only" else layers or config.encoder_layers,
+        heads=config.encoder_attention_heads,
+        ffn=config.encoder_ffn_dim,
+        dropout=float(config.dropout),
+    )
+    return TextEncoder(size)
