@@ -10,6 +10,7 @@ import pytest
 import tiny_store
 
 from npda.datastore import index as index_module
+from npda.datastore import lists
 from npda.datastore.format import INDEX_FILE
 from npda.datastore.lists import emptied, open_mapped, write_merged
 from npda.datastore.recall import measure_recall
@@ -73,13 +74,13 @@ def filled(keys) -> Any:
 
 
 def test_merged_lists_are_those_of_faiss(tmp_path, keys, filled, monkeypatch):
-    monkeypatch.setattr(index_module, "PART_KEYS", 3_000)
+    monkeypatch.setattr(index_module, "PART_BYTES", 36_000)  # 3,000 keys of 4 + 8 bytes
     store = tiny_store.store_of(tmp_path / "s", np.split(keys, 8), "IVF32,PQ4")
     assert len(list((tmp_path / ".s.parts").glob("0*"))) == 4
     queries = tiny_store.clustered(100, seed=7).astype(np.float32)
     expected, ids = filled.search(queries, 8)
     assert store.index_directory is not None
-    index = open_mapped(store.index_directory / INDEX_FILE)
+    index = open_mapped(store.index_directory / INDEX_FILE, to_search=True)
     index.nprobe = 8
     found, found_ids = index.search(queries, 8)
     np.testing.assert_array_equal(found_ids, ids)
@@ -92,12 +93,11 @@ def test_merged_lists_are_those_of_faiss(tmp_path, keys, filled, monkeypatch):
     np.testing.assert_allclose(near.distances, ((queries[:, None] - decoded) ** 2).sum(-1), rtol=1e-3)
 
 
-def test_the_file_is_one_faiss_could_have_written(tmp_path, filled):
+def test_the_file_is_one_faiss_could_have_written(tmp_path, filled, monkeypatch):
     """Written from the lists of a mapped file, an index is byte for byte what Faiss writes from memory."""
     faiss.write_index(filled, str(tmp_path / "faiss"))
-    mapped = open_mapped(tmp_path / "faiss")
-    mapped_twice = open_mapped(tmp_path / "faiss")
-    write_merged(tmp_path / "ours", emptied(mapped), [mapped_twice])
+    monkeypatch.setattr(lists, "_REOPEN_BYTES", 10_000)
+    write_merged(tmp_path / "ours", emptied(open_mapped(tmp_path / "faiss")), [tmp_path / "faiss"])
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "faiss").read_bytes()
 
 

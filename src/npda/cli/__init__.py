@@ -22,7 +22,7 @@ app = typer.Typer(
     name="npda",
     help="Adapt an end-to-end speech translator to a new domain with nothing but bilingual text.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -153,8 +153,9 @@ def encode_source(
     return info, shards
 
 
-def open_entries(shards: Sequence[tuple[Path, ShardInfo]], dim: int) -> Entries:
-    return Entries([Shard(store, info, dim) for store, info in shards], dim)
+def open_entries(shards: Sequence[tuple[Path, ShardInfo]], dim: int, keep_mapped: bool = False) -> Entries:
+    """shards: each with the store it lies in; see ``Entries``"""
+    return Entries([Shard(store, info, dim) for store, info in shards], dim, keep_mapped)
 
 
 def _encode(

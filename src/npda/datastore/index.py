@@ -23,7 +23,7 @@ from npda.datastore.spec import EXACT, IndexSpec, training_keys
 from npda.files import atomic_write
 from npda.progress import track
 
-PART_KEYS = 1_000_000  # keys added in memory before they are written
+PART_BYTES = 256 << 20  # of codes added in memory before they are written
 MEASURED_AGAIN = 5_000_000  # keys up to which an edit measures recall again, since that reads them all
 _BLOCK_ROWS = 65_536
 _SEED = 0
@@ -40,7 +40,8 @@ def build_index(
         index = _train(entries, spec)
         with atomic_write(trained) as temporary:
             faiss.write_index(index, str(temporary))
-    empty = faiss.read_index(str(trained))
+    empty = open_mapped(trained)
+    empty = emptied(empty) if inverted(empty) is not None else empty
     if streamable(empty):
         _merge(target, trained, [], entries.shards, parts, progress)
     else:
@@ -82,7 +83,7 @@ def filter_index(entries: Entries, info: IndexInfo, old: Path, target: Path, par
 
     target.mkdir(parents=True, exist_ok=True)
     with atomic_write(target / INDEX_FILE) as temporary:
-        write_merged(temporary, emptied(open_mapped(old / INDEX_FILE)), [open_mapped(old / INDEX_FILE)], keep)
+        write_merged(temporary, emptied(open_mapped(old / INDEX_FILE)), [old / INDEX_FILE], keep)
     return describe(entries, spec, info.asked, target, info)
 
 
@@ -118,7 +119,8 @@ def _train(entries: Entries, spec: IndexSpec) -> Any:
     if (ivf := inverted(index)) is not None and hasattr(ivf, "do_polysemous_training"):
         # Minutes of simulated annealing for a Hamming filter that no search here uses.
         ivf.do_polysemous_training = False
-    sample = entries.keys(entries.sample(training_keys(entries.dim), _SEED), keep_open=False)
+        ivf.use_precomputed_table = -1  # for searching; half a gigabyte beside the sample
+    sample = entries.keys(entries.sample(training_keys(entries.dim), _SEED))
     set_threads()
     index.train(sample)
     return index
@@ -129,7 +131,7 @@ def _merge(
 ) -> None:
     """Lists of old files and of shards in one file. trained: any index file trained alike"""
     files = list(old)
-    groups = list(_groups(added))
+    groups = list(_groups(added, PART_BYTES // (inverted(open_mapped(trained)).code_size + 8)))
     for number, shards in enumerate(track(groups, "indexing", enabled=progress)):
         path = parts / f"{number:05}.faiss"
         files.append(path)
@@ -143,7 +145,7 @@ def _merge(
             faiss.write_index(index, str(temporary))
     target.mkdir(parents=True, exist_ok=True)
     with atomic_write(target / INDEX_FILE) as temporary:
-        write_merged(temporary, emptied(open_mapped(trained)), [open_mapped(file) for file in files])
+        write_merged(temporary, emptied(open_mapped(trained)), files)
 
 
 def _fill(target: Path, empty: Any, entries: Entries) -> None:
@@ -163,11 +165,12 @@ def _add(index: Any, shard: Shard) -> None:
         index.add_with_ids(block, np.arange(len(block)) + shard.first + start)
 
 
-def _groups(shards: Sequence[Shard]) -> Iterator[list[Shard]]:
+def _groups(shards: Sequence[Shard], keys: int) -> Iterator[list[Shard]]:
+    """Shards that follow each other, until they have so many keys."""
     group: list[Shard] = []
     for shard in shards:
         group.append(shard)
-        if sum(member.count for member in group) >= PART_KEYS:
+        if sum(member.count for member in group) >= keys:
             yield group
             group = []
     if group:

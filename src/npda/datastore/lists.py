@@ -16,9 +16,16 @@ import faiss
 import numpy as np
 
 
-def open_mapped(path: Path) -> Any:
-    """An index whose inverted lists stay on disk."""
-    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+_REOPEN_BYTES = 256 << 20  # written between two openings of the parts, whose mapped pages count as memory until then
+
+
+def open_mapped(path: Path, to_search: bool = False) -> Any:
+    """An index whose inverted lists stay on disk.
+
+    to_search: with Faiss's tables for faster distances to product codes, half a gigabyte for the paper's index
+    """
+    flags = faiss.IO_FLAG_MMAP | (0 if to_search else faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+    index = faiss.read_index(str(path), flags)
     if (ivf := inverted(index)) is not None:
         lists: Any = faiss.downcast_InvertedLists(ivf.invlists)
         if hasattr(lists, "prefetch_nthread"):
@@ -48,45 +55,54 @@ def streamable(empty: Any) -> bool:
 
 
 def write_merged(
-    path: Path, empty: Any, parts: Sequence[Any], keep: Callable[[np.ndarray], np.ndarray] | None = None
+    path: Path, empty: Any, parts: Sequence[Path], keep: Callable[[np.ndarray], np.ndarray] | None = None
 ) -> None:
-    """Write an index with the entries of all parts, which were trained alike.
+    """Write an index with the entries of all parts: files of indexes that were trained alike.
 
     keep: ids [n] → [n] bool, the entries to go on with
     """
     ivf = inverted(empty)
-    lists = [inverted(part).invlists for part in parts]
-
-    def content(number: int) -> tuple[np.ndarray, np.ndarray]:
-        ids, codes = [np.empty(0, np.int64)], [np.empty((0, ivf.code_size), np.uint8)]
-        for part in lists:
-            if size := part.list_size(number):
-                found = faiss.rev_swig_ptr(part.get_ids(number), size)
-                code = faiss.rev_swig_ptr(part.get_codes(number), size * ivf.code_size).reshape(size, -1)
-                chosen = slice(None) if keep is None else keep(found)
-                ids.append(found[chosen])
-                codes.append(code[chosen])
-        return np.concatenate(ids), np.concatenate(codes)
-
-    if keep is None:
-        sizes = [sum(part.list_size(number) for part in lists) for number in range(ivf.nlist)]
-    else:
-        sizes = [len(content(number)[0]) for number in range(ivf.nlist)]
+    sizes = _sizes(parts, ivf.nlist, keep)
     tail = _tail(ivf)
-    ivf.ntotal = empty.ntotal = sum(sizes)
+    ivf.ntotal = empty.ntotal = int(sizes.sum())
     head = faiss.serialize_index(empty).tobytes()
+    ivf.ntotal = empty.ntotal = 0
     assert head.endswith(tail), "this version of Faiss writes inverted lists in another way"
     with open(path, "wb") as file:
         file.write(head[: -len(tail)])
         file.write(b"ilar" + struct.pack("<QQ", ivf.nlist, ivf.code_size))
         file.write(b"full" + struct.pack("<Q", ivf.nlist))
-        file.write(np.array(sizes, dtype="<u8").tobytes())
-        for number, size in enumerate(sizes):
-            if size:
-                ids, codes = content(number)
-                file.write(codes.tobytes())
-                file.write(ids.astype("<i8", copy=False).tobytes())
-    ivf.ntotal = empty.ntotal = 0
+        file.write(sizes.astype("<u8").tobytes())
+        opened, written = [open_mapped(part) for part in parts], 0
+        for number in np.flatnonzero(sizes).tolist():
+            found = [_entries(part, number, keep) for part in opened]
+            codes, ids = b"".join(codes.tobytes() for _, codes in found), b"".join(ids.tobytes() for ids, _ in found)
+            file.write(codes)
+            file.write(ids)
+            written += len(codes) + len(ids)
+            if written > _REOPEN_BYTES:
+                opened, written = [open_mapped(part) for part in parts], 0
+
+
+def _sizes(parts: Sequence[Path], lists: int, keep: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
+    """How long the merged lists will be. → [lists] int64"""
+    sizes = np.zeros(lists, dtype=np.int64)
+    for path in parts:
+        part = open_mapped(path)
+        for number in range(lists):
+            sizes[number] += len(_entries(part, number, keep)[0])
+    return sizes
+
+
+def _entries(index: Any, number: int, keep: Callable[[np.ndarray], np.ndarray] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Ids [n] int64 and codes [n, code_size] of one list, those that are kept."""
+    ivf = inverted(index)
+    size = ivf.invlists.list_size(number)
+    if size == 0:
+        return np.empty(0, np.int64), np.empty((0, ivf.code_size), np.uint8)
+    ids = faiss.rev_swig_ptr(ivf.invlists.get_ids(number), size)
+    codes = faiss.rev_swig_ptr(ivf.invlists.get_codes(number), size * ivf.code_size).reshape(size, -1)
+    return (ids, codes) if keep is None else (ids[(kept := keep(ids))], codes[kept])
 
 
 def _tail(ivf: Any) -> bytes:

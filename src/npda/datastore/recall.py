@@ -20,7 +20,7 @@ _SEED = 8
 def measure_recall(entries: Entries, searcher: Searcher, queries: int = QUERIES) -> Recall:
     """Recall@8 of a searcher against exact search."""
     asking = entries.sample(queries, _SEED)
-    keys = entries.keys(asking, keep_open=False)
+    keys = entries.keys(asking)
     own = np.array([entries.sentence_range(int(id_)) for id_ in asking]).reshape(-1, 2)
     longest = int((own[:, 1] - own[:, 0]).max(initial=0))
     k = min(RECALL_K + longest, entries.count)

@@ -35,7 +35,7 @@ class ExactSearcher:
             blocks = list(entries.blocks(_BLOCK_ROWS))
             ids = np.concatenate([np.arange(first, first + len(keys)) for first, keys in blocks])
             self._in_memory = ids, np.concatenate([keys for _, keys in blocks])
-        entries.keep_open()
+        entries.map_all()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         set_threads(self._threads)
@@ -63,14 +63,14 @@ class IndexSearcher:
         self._rerank = rerank
         self._threads = threads
         try:
-            self._index = open_mapped(path)
+            self._index = open_mapped(path, to_search=True)
         except RuntimeError as error:
             reason = " ".join(str(error).split())[-200:]
             raise InputError(f"{path} cannot be opened by Faiss ({reason}): restore it from a copy.") from None
         if (ivf := inverted(self._index)) is not None:
             ivf.nprobe = min(nprobe, ivf.nlist)
         if rerank:
-            entries.keep_open()
+            entries.map_all()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         set_threads(self._threads)

@@ -135,11 +135,15 @@ class Shard:
 
 
 class Entries:
-    """The entries of several shards, addressed by key id. Ids have gaps where a source was removed."""
+    """The entries of several shards, addressed by key id. Ids have gaps where a source was removed.
 
-    def __init__(self, shards: Sequence[Shard], dim: int) -> None:
+    keep_mapped: keys once read stay mapped, for searching; otherwise their pages are given back at once, for building
+    """
+
+    def __init__(self, shards: Sequence[Shard], dim: int, keep_mapped: bool = False) -> None:
         self.shards = tuple(shards)
         self.dim = dim
+        self._keep_mapped = keep_mapped
         self.count = sum(shard.count for shard in shards)
         self.limit = max((shard.first + shard.count for shard in shards), default=0)  # all ids are below
         self._firsts = np.array([shard.first for shard in shards], dtype=np.int64)
@@ -151,21 +155,22 @@ class Entries:
             raise KeyError(f"no key has the id {id_}")
         return self.shards[place], int(id_ - self.shards[place].first)
 
-    def keys(self, ids: np.ndarray, keep_open: bool = True) -> np.ndarray:
-        """ids: [n] int64 → [n, dim] float32; keep_open: leave the shards mapped for the next time"""
+    def keys(self, ids: np.ndarray) -> np.ndarray:
+        """ids: [n] int64 → [n, dim] float32"""
         keys = np.empty((len(ids), self.dim), dtype=np.float32)
         places = np.searchsorted(self._firsts, ids, side="right") - 1
         for place in np.unique(places):
             rows = np.flatnonzero(places == place)
             shard = self.shards[place]
-            mapped = shard.keys if keep_open else shard.open_keys()
+            mapped = shard.keys if self._keep_mapped else shard.open_keys()
             keys[rows] = mapped[ids[rows] - shard.first]
         return keys
 
-    def keep_open(self) -> None:
-        """Map the keys of all shards, so that they can be read even after their source was removed."""
-        for shard in self.shards:
-            shard.keys  # noqa: B018
+    def map_all(self) -> None:
+        """Map all keys now, so that they can be read even after their source was removed."""
+        if self._keep_mapped:
+            for shard in self.shards:
+                shard.keys  # noqa: B018
 
     def values(self) -> np.ndarray:
         """The value of every id below ``limit``: [limit] int32, −1 where a source was removed."""

@@ -114,7 +114,7 @@ class Datastore:
 
     @cached_property
     def entries(self) -> Entries:
-        return open_entries([(self.path, shard) for shard in self.info.shards], self.info.dim)
+        return open_entries([(self.path, shard) for shard in self.info.shards], self.info.dim, keep_mapped=True)
 
     @property
     def index_directory(self) -> Path | None:
