@@ -40,12 +40,10 @@ def build_index(
         index = _train(entries, spec)
         with atomic_write(trained) as temporary:
             faiss.write_index(index, str(temporary))
-    empty = open_mapped(trained)
-    empty = emptied(empty) if inverted(empty) is not None else empty
-    if streamable(empty):
+    if streamable(open_mapped(trained)):
         _merge(target, trained, [], entries.shards, parts, progress)
     else:
-        _fill(target, empty, entries)
+        _fill(target, faiss.read_index(str(trained)), entries)
     return describe(entries, spec, asked, target)
 
 
@@ -63,7 +61,7 @@ def extend_index(
     entries: all of them, the added ones included
     """
     spec = IndexSpec(info.factory, info.nprobe, info.rerank)
-    if not streamable_file(old):
+    if not streamable(open_mapped(old / INDEX_FILE)):
         return build_index(entries, spec, info.asked, target, parts, progress)
     _merge(target, old / INDEX_FILE, [old / INDEX_FILE], added, parts, progress)
     return describe(entries, spec, info.asked, target, info)
@@ -72,7 +70,7 @@ def extend_index(
 def filter_index(entries: Entries, info: IndexInfo, old: Path, target: Path, parts: Path) -> IndexInfo:
     """The index in the folder ``old`` with the given entries only: lists are copied, not made anew."""
     spec = IndexSpec(info.factory, info.nprobe, info.rerank)
-    if not streamable_file(old):
+    if not streamable(open_mapped(old / INDEX_FILE)):
         return build_index(entries, spec, info.asked, target, parts, progress=False)
     firsts = np.array([shard.first for shard in entries.shards])
     ends = firsts + [shard.count for shard in entries.shards]
@@ -107,11 +105,6 @@ def describe(entries: Entries, spec: IndexSpec, asked: str, target: Path, before
 
 def searcher(entries: Entries, spec: IndexSpec, folder: Path) -> Searcher:
     return IndexSearcher(entries, folder / INDEX_FILE, spec.nprobe, spec.rerank)
-
-
-def streamable_file(folder: Path) -> bool:
-    index = open_mapped(folder / INDEX_FILE)
-    return inverted(index) is not None and streamable(emptied(index))
 
 
 def _train(entries: Entries, spec: IndexSpec) -> Any:

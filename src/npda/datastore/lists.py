@@ -15,7 +15,6 @@ from typing import Any
 import faiss
 import numpy as np
 
-
 _REOPEN_BYTES = 256 << 20  # written between two openings of the parts, whose mapped pages count as memory until then
 
 
@@ -49,9 +48,11 @@ def emptied(index: Any) -> Any:
     return index
 
 
-def streamable(empty: Any) -> bool:
-    """Whether the lists of an index can be streamed; those of "fast scan" are interleaved and cannot."""
-    return inverted(empty) is not None and faiss.serialize_index(empty).tobytes().endswith(_tail(inverted(empty)))
+def streamable(index: Any) -> bool:
+    """Whether an index has plain lists; those of "fast scan" are interleaved and cannot be streamed."""
+    plain = (faiss.ArrayInvertedLists, faiss.OnDiskInvertedLists)
+    ivf = inverted(index)
+    return ivf is not None and type(faiss.downcast_InvertedLists(ivf.invlists)) in plain
 
 
 def write_merged(
