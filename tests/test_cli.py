@@ -12,7 +12,7 @@ import tiny
 
 from npda.corpus.manifest import Utterance, write_manifest
 
-VERBS = ("demo", "evaluate", "filter", "mini", "train", "translate")
+VERBS = ("align", "demo", "evaluate", "filter", "mini", "train", "translate")
 
 
 def npda(*arguments: object, **options) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,11 @@ import numpy as np
 import torch
 
 from npda import audio
+from npda.datastore.retrieval import JoinedRetriever
+from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions, search
+from npda.decoding.fusion import Fusion
+from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
@@ -62,13 +66,24 @@ class Translator:
         return cls(load_backbone(Path(directory)))
 
     def translate(
-        self, source: Audio, options: SearchOptions = SearchOptions(), language: str | None = None
+        self,
+        source: Audio,
+        options: SearchOptions = SearchOptions(),
+        language: str | None = None,
+        *,
+        datastore: Datastore | Sequence[Datastore] = (),
+        k: int = 16,
+        lambda_: float = 0.7,
+        temperature: float = 10.0,
     ) -> Translation:
         """Translate one file or one array of samples.
 
         language: target language, for models with several
+        datastore: one or several to search together; k, lambda_ and temperature are those of the paper (eq. 2, 5)
         """
-        (translation,) = self.translate_all([source], options, language)
+        stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
+        fusions = [self.neighbours(stores, KnnOptions(k, lambda_, temperature))] if stores else []
+        (translation,) = self.translate_all([source], options, language, fusions)
         assert translation is not None  # without on_error, errors are raised
         return translation
 
@@ -77,10 +92,12 @@ class Translator:
         sources: Iterable[Audio],
         options: SearchOptions = SearchOptions(),
         language: str | None = None,
+        fusions: Sequence[Fusion] = (),
         on_error: Callable[[InputError], None] | None = None,
     ) -> Iterator[Translation | None]:
         """Translate any number of inputs in bounded memory, in their order.
 
+        fusions: what else has a say in every token, see ``neighbours``
         on_error: called for an input that cannot be read, which then gives None; without it the error is raised
         """
         prompt = self.backbone.prompt(language)
@@ -90,9 +107,17 @@ class Translator:
             results: list[Translation | None] = [None] * len(window)
             for batch in _batches(heard):
                 inputs = [item for index in batch if (item := heard[index]) is not None]
-                for index, item, hypotheses in zip(batch, inputs, self._decode(inputs, prompt, options), strict=True):
+                for index, item, hypotheses in zip(
+                    batch, inputs, self._decode(inputs, prompt, options, fusions), strict=True
+                ):
                     results[index] = self._translation(item, hypotheses)
             yield from results
+
+    def neighbours(self, stores: Sequence[Datastore], options: KnnOptions) -> KnnFusion:
+        """The fusion that lets these stores steer the search; stores of another model are refused."""
+        for store in stores:
+            store.check(self.backbone)
+        return KnnFusion(stores[0] if len(stores) == 1 else JoinedRetriever(stores), options)
 
     def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
         name = "" if isinstance(source, np.ndarray) else str(source)
@@ -113,13 +138,15 @@ class Translator:
             return None
 
     @torch.inference_mode()
-    def _decode(self, inputs: Sequence[_Heard], prompt: list[int], options: SearchOptions) -> list[list[Hypothesis]]:
+    def _decode(
+        self, inputs: Sequence[_Heard], prompt: list[int], options: SearchOptions, fusions: Sequence[Fusion]
+    ) -> list[list[Hypothesis]]:
         lengths = torch.tensor([len(item.features) for item in inputs])
         features = torch.nn.utils.rnn.pad_sequence(
             [torch.from_numpy(item.features) for item in inputs], batch_first=True
         )
         memory = self.backbone.hear(features, lengths)
-        return search(self.backbone, memory, prompt, options)
+        return search(self.backbone, memory, prompt, options, fusions)
 
     def _translation(self, item: _Heard, hypotheses: list[Hypothesis]) -> Translation:
         texts = tuple((self.backbone.target.decode(h.tokens), h.score) for h in hypotheses)

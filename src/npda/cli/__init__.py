@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import typer
 
+from npda.cli.align import align
 from npda.cli.demo import demo
 from npda.cli.evaluate import evaluate
 from npda.cli.filter import filter_
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(align)
 app.command()(translate)
 app.command()(evaluate)
 app.command("filter")(filter_)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from npda.corpus.manifest import Utterance, read_manifest, within
-from npda.models import load_backbone
+from npda.models import load_backbone, read_config
 from npda.models.speech2text import Speech2Text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.training.alignment import Align, AlignData, Variant
@@ -16,9 +16,15 @@ from npda.training.data import fingerprint
 from npda.training.loop import TrainingSummary, train
 from npda.training.processes import running
 from npda.training.run import Run
-from npda.training.settings import TrainingSettings
+from npda.training.settings import ALIGN_MINI, TrainingSettings
 from npda.training.speech import file_digest
 from npda.training.teacher import TeacherStates
+
+
+def align_defaults(model: str | Path) -> TrainingSettings:
+    """Settings for a model's size: the paper's, or those for the embedded corpus if it is narrower than the paper's."""
+    narrow = read_config(Path(model)).get("d_model", 256) < 256
+    return ALIGN_MINI if narrow else TrainingSettings(spec_augment=None)
 
 
 def train_alignment(

@@ -1,0 +1,111 @@
+"""Alignment of the text path: eq. 4 in plain NumPy, the base frozen bit for bit, every ablation."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import tiny_training
+import torch
+
+from npda.models import load_backbone
+from npda.models.text_encoder import TextEncoder, TextEncoderSize
+from npda.training.align import train_alignment
+from npda.training.alignment import VARIANTS, Align, AlignBatch
+from npda.training.settings import TrainingSettings
+
+SETTINGS = TrainingSettings(
+    batch_frames=60, batches_per_update=1, learning_rate=3e-3, warmup=2, schedule="constant", spec_augment=None,
+    max_epochs=2, patience=None, average=1,
+)  # fmt: skip
+
+
+def batch(model) -> AlignBatch:
+    """Two sentences of different length, with random teacher states."""
+    pad, eos = model.target.pad, model.target.eos
+    tokens = torch.tensor([[2, 5, 6, 7], [2, 8, pad, pad]])
+    labels = torch.tensor([[5, 6, 7, eos], [8, eos, pad, pad]])
+    source = torch.tensor([[9, 10, 11], [12, pad, pad]])
+    return AlignBatch(source, torch.tensor([3, 1]), tokens, labels, torch.randn(2, 4, model.dim))
+
+
+def aligned_backbone(layers: int = 2):
+    model = tiny.backbone()
+    model.text_encoder = TextEncoder(
+        TextEncoderSize(len(tiny.vocabulary()), model.dim, layers, heads=4, ffn=64, dropout=0.0)
+    )
+    return model.eval()
+
+
+@pytest.mark.parametrize("variant", ["full", "logits"])
+def test_terms_equal_the_formula(variant):
+    model = aligned_backbone()
+    given = batch(model)
+    objective = Align(model, model.text_encoder, variant, label_smoothing=0.0).eval()
+    sums, counts = objective(given), objective.counts(given)
+
+    with torch.no_grad():
+        states = model.states(model.read(given.source, given.source_lengths), given.tokens)
+        log_probs = model.logits(states).log_softmax(-1).numpy()
+        ours, theirs = (states, given.teacher) if variant == "full" else map(model.logits, (states, given.teacher))
+    lengths, nll, mse, cosine = [4, 2], 0.0, 0.0, 0.0
+    for row, length in enumerate(lengths):
+        distances = [np.sum((ours[row, t].numpy() - theirs[row, t].numpy()) ** 2) for t in range(length)]
+        mse += np.mean(distances)
+        for t in range(length):
+            nll -= log_probs[row, t, given.labels[row, t]]
+            a, b = states[row, t].numpy(), given.teacher[row, t].numpy()
+            cosine += a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    assert sums["mse"].item() / counts["mse"] == pytest.approx(mse / 2, rel=1e-4)
+    assert sums["nll"].item() / counts["nll"] == pytest.approx(nll / 6, rel=1e-4)
+    assert sums["cosine"].item() / counts["cosine"] == pytest.approx(cosine / 6, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("base")
+    tiny.backbone(init_std=0.05).save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("speech")
+    from npda.corpus.manifest import write_manifest
+
+    write_manifest(directory / "train.tsv", tiny_training.utterances(directory, 12, 0))
+    return directory / "train.tsv"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_only_the_text_encoder_moves(variant, base, manifest, tmp_path):
+    before = load_backbone(base).model.state_dict()
+    train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, variant, layers=1, progress=False)
+    trained = load_backbone(tmp_path)
+    after = trained.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert (base / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    assert trained.text_encoder is not None
+    assert trained.text_encoder.size.layers == (0 if variant == "embedding-only" else 1)
+    log = [json.loads(line) for line in (tmp_path / "train" / "log.jsonl").read_text().splitlines()]
+    first, last = [entry for entry in log if entry["kind"] == "dev"]
+    assert {"nll", "mse", "cosine"} <= last.keys()
+    term = "nll" if variant == "no-mse" else "mse"
+    assert last[term] < first[term]
+
+
+def test_teacher_is_the_speech_path_without_noise(base, manifest, tmp_path):
+    """The states kept on disk are those of the base hearing the speech in evaluation mode, to half precision."""
+    from npda import audio
+    from npda.corpus.manifest import read_manifest
+    from npda.training.teacher import TeacherStates
+
+    train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, layers=1, progress=False)
+    kept = TeacherStates.open(tmp_path / "train" / "teacher" / "train")
+    model = load_backbone(base)
+    for index, utterance in enumerate(read_manifest(manifest)[:4]):
+        features = torch.from_numpy(model.features(audio.load(utterance.audio)))
+        tokens = torch.tensor([[*model.prompt(), *model.target.encode(utterance.tgt_text)]])
+        with torch.inference_mode():
+            states = model.states(model.hear(features[None], torch.tensor([len(features)])), tokens)[0]
+        np.testing.assert_allclose(kept[index].astype(np.float32), states.numpy(), atol=5e-3)
