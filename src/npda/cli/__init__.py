@@ -11,10 +11,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import typer
 
 from npda.cli.align import align
+from npda.cli.build import build
 from npda.cli.demo import demo
 from npda.cli.evaluate import evaluate
 from npda.cli.filter import filter_
+from npda.cli.inspect import inspect
 from npda.cli.mini import mini
+from npda.cli.remove import remove
 from npda.cli.train import train
 from npda.cli.translate import translate
 from npda.errors import InputError
@@ -30,8 +33,11 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(align)
+app.command()(build)
 app.command()(translate)
 app.command()(evaluate)
+app.command()(inspect)
+app.command()(remove)
 app.command("filter")(filter_)
 app.command()(mini)
 
