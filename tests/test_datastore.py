@@ -51,7 +51,7 @@ def check_search(store: Datastore) -> None:
     np.testing.assert_allclose(found.distances, true, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(found.ids[:, 0], ids[rows[:, 0]])
     assert np.isin(found.ids, ids).all()
-    for id_, value in zip(found.ids[:, 0], found.values[:, 0], strict=True):
+    for id_, value in zip(found.ids[:9, 0], found.values[:9, 0], strict=True):
         assert store.neighbour_info(int(id_)).token == value
 
 
@@ -166,7 +166,7 @@ def test_verification_looks_into_the_arrays(store, name, value, sentence):
 
 @pytest.mark.parametrize("options", [WITH_INDEX, QUIET, BuildOptions(progress=False, chunk=20, index="Flat")])
 def test_sources_come_and_go(model, tmp_path, options):
-    one, two, three = (tiny_store.pairs(40, seed) for seed in (1, 2, 3))
+    one, two, three = (tiny_store.pairs(30, seed) for seed in (1, 2, 3))
     store = Datastore.build(model, one, tmp_path / "s", "one", options)
     alone = keys_of(store)
     store = store.append(model, Source("two", two), QUIET)
@@ -228,11 +228,14 @@ def test_a_grown_store_gets_an_index(model, tmp_path, monkeypatch):
     check_search(store)
 
 
-STEPS = [("write_info", 0), ("os.rename", 0), ("os.rename", 1), ("os.rename", 2), ("tidy", 1), ("_extended", 0)]
+STEPS = [
+    *(("append", *step) for step in [("_extended", 0), ("os.rename", 0), ("os.rename", 1), ("os.rename", 2)]),
+    *((action, *step) for action in ("append", "remove") for step in [("write_info", 0), ("tidy", 1)]),
+    ("remove", "os.rename", 0),
+]
 
 
-@pytest.mark.parametrize("action", ["append", "remove"])
-@pytest.mark.parametrize(("step", "call"), STEPS)
+@pytest.mark.parametrize(("action", "step", "call"), STEPS)
 def test_an_interrupted_edit_leaves_the_old_store_or_the_new(model, store, monkeypatch, action, step, call):
     opened = Datastore.open(store).append(model, Source("second", tiny_store.pairs(30, 8)), QUIET)
     before = keys_of(opened)
@@ -261,14 +264,10 @@ def test_an_interrupted_edit_leaves_the_old_store_or_the_new(model, store, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(holder, name, failing)
-        try:
+        with pytest.raises(RuntimeError, match="power cut"):
             change()
-        except RuntimeError:
-            interrupted = True
-        else:
-            interrupted = False  # this edit has fewer such steps
     found = keys_of(Datastore.open(store))
-    now = expected if not interrupted or step == "tidy" else before
+    now = expected if step == "tidy" else before
     for one, other in zip(found, now, strict=True):
         np.testing.assert_array_equal(one, other)
     check_search(Datastore.open(store))

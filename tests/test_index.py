@@ -14,8 +14,9 @@ from npda.datastore import lists
 from npda.datastore.format import INDEX_FILE
 from npda.datastore.lists import emptied, open_mapped, write_merged
 from npda.datastore.recall import measure_recall
-from npda.datastore.search import ExactSearcher, set_threads
+from npda.datastore.search import ExactSearcher, IndexSearcher, set_threads
 from npda.datastore.spec import IndexSpec, check_factory, choose
+from npda.datastore.store import Datastore
 from npda.errors import InputError
 
 
@@ -112,15 +113,20 @@ def test_the_same_keys_give_the_same_bytes_with_any_number_of_threads(tmp_path, 
     assert written[0] == written[1]
 
 
-def test_recall_is_that_of_leaving_the_sentence_out(tmp_path, keys):
+@pytest.fixture(scope="module")
+def coded(keys, tmp_path_factory) -> Datastore:
+    path = tmp_path_factory.mktemp("coded") / "s"
+    return tiny_store.store_of(path, [keys[:4_000], keys[4_000:10_000]], "IVF32,PQ4")
+
+
+def test_recall_is_that_of_leaving_the_sentence_out(keys, coded):
     """Against NumPy: for every query a store without its sentence, the index's codes decoded by Faiss."""
-    keys = keys[:10_000]
-    store = tiny_store.store_of(tmp_path / "s", [keys[:4_000], keys[4_000:]], "IVF32,PQ4")
+    store, keys = coded, keys[:10_000]
     recall = store.info.index.recall
     assert recall is not None
     assert (recall.queries, recall.keys) == (512, 10_000)
 
-    index: Any = faiss.read_index(str(tmp_path / "s" / "index-00000" / INDEX_FILE))
+    index: Any = faiss.read_index(str(store.path / "index-00000" / INDEX_FILE))
     index.make_direct_map()
     decoded = index.reconstruct_n(0, 10_000)
     asked = store.entries.sample(512, 8)
@@ -135,9 +141,6 @@ def test_recall_is_that_of_leaving_the_sentence_out(tmp_path, keys):
     assert measure_recall(store.entries, ExactSearcher(store.entries)).value == 1.0
 
 
-def test_reranking_raises_recall(tmp_path, keys):
-    plain = tiny_store.store_of(tmp_path / "a", [keys[:10_000]], "IVF32,PQ4").info.index.recall
-    reranked = tiny_store.store_of(tmp_path / "b", [keys[:10_000]], "IVF32,PQ4", rerank=16).info.index.recall
-    assert plain is not None
-    assert reranked is not None
-    assert reranked.value > plain.value + 0.2
+def test_reranking_raises_recall(coded):
+    searcher = IndexSearcher(coded.entries, coded.path / "index-00000" / INDEX_FILE, nprobe=32, rerank=16)
+    assert measure_recall(coded.entries, searcher).value > coded.info.index.recall.value + 0.2
