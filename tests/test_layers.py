@@ -17,6 +17,7 @@ ROOMS = (
     "systems",
     "training",
     "translator",
+    "explanation",
     "evaluation",
     "decoding",
     "datastore",

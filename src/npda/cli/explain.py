@@ -1,0 +1,151 @@
+"""npda explain: why every word of a translation is what it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from npda.corpus.manifest import Utterance
+from npda.errors import InputError
+
+if TYPE_CHECKING:
+    from npda.datastore.store import Datastore
+    from npda.decoding.knn import KnnOptions
+    from npda.explanation.records import Explanation
+
+
+def explain(
+    audio: Annotated[list[str], typer.Argument(help="Audio files (wav, flac, ogg, mp3) or manifests (.tsv).")],
+    model: Annotated[Path, typer.Option(help="Model directory.")],
+    store: Annotated[list[Path], typer.Option(help="Datastore; several are searched together.")],
+    k: Annotated[int | None, typer.Option(min=1, help="Neighbours [default: as tuned, or 16].")] = None,
+    lambda_: Annotated[
+        float | None, typer.Option("--lambda", min=0, max=1, help="Their weight [default: as tuned, or 0.7].")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="T of the distances [default: as tuned, or 10].")] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
+    length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
+    max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
+    language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Page to write: one file that needs no other.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line instead of tables.")] = False,
+) -> None:
+    """Show why every word of a translation is what it is.
+
+    For each word: what the model alone thought of it, what its nearest neighbours in the datastore thought, and the
+    sentences these come from, with the place marked. The table shows the neighbour that weighs most, --html and
+    --json show the others as well. What was tuned is taken from the first --store.
+
+    A file that cannot be read is reported and skipped; the exit code is then 2.
+
+    Examples:
+
+        npda explain speech.wav --model runs/demo/aligned --store store
+
+        npda explain speech.wav --model runs/demo/aligned --store store --store terms --html why.html
+
+        npda explain test.tsv --model runs/demo/aligned --store store --k 8 --lambda 0.5 --json > why.jsonl
+    """
+    if temperature is not None and temperature <= 0:
+        raise InputError(f"--temperature must be above 0, not {temperature:g}.")
+    if html is not None and html.is_dir():
+        raise InputError(f"{html} is a folder: name the page, for example --html {html / 'why.html'}.")
+    inputs = list(_inputs(audio))
+
+    from npda.datastore.store import Datastore
+    from npda.decoding.beam import SearchOptions
+    from npda.models import load_backbone
+
+    stores = [Datastore.open(path) for path in store]  # first, since a model takes its time to load
+    knn = _knn(stores[0], k, lambda_, temperature)
+    backbone = load_backbone(model)
+    for opened in stores:
+        opened.check(backbone)
+    faults: list[InputError] = []
+
+    def explanations() -> Iterator[Explanation]:
+        from npda.datastore.retrieval import JoinedRetriever
+        from npda.explanation.explain import explain as explain_one
+        from npda.explanation.explain import hear
+        from npda.progress import track
+
+        retriever, options = JoinedRetriever(stores), SearchOptions(beam, length_penalty, max_length)
+        for item in track(inputs, "explaining"):
+            try:
+                memory = hear(backbone, item.audio)
+            except InputError as error:
+                faults.append(error)
+                print(f"npda: skipped: {error}", file=sys.stderr)
+                continue
+            explanation = explain_one(
+                backbone, memory, retriever, knn, options, language, item.audio, item.src_text, item.tgt_text
+            )
+            _print(explanation, json)
+            yield explanation
+
+    if html is None:
+        for _ in explanations():
+            pass
+    else:
+        _write(explanations(), html)
+    if faults:
+        raise typer.Exit(2)
+
+
+def _inputs(names: list[str]) -> Iterator[Utterance]:
+    """Audio files as they are, manifests row by row with their texts."""
+    for name in names:
+        if name.endswith((".tsv", ".tsv.gz")):
+            from npda.corpus.manifest import read_manifest
+
+            yield from read_manifest(name)
+        else:
+            yield Utterance(id=name, audio=name, n_frames=0, tgt_text="")
+
+
+def _knn(store: Datastore, k: int | None, lambda_: float | None, temperature: float | None) -> KnnOptions:
+    """What was asked for; the rest as tuned for the store."""
+    from npda.decoding.knn import KnnOptions
+
+    tuned = _tuned(store) or KnnOptions()
+    return KnnOptions(
+        tuned.k if k is None else k,
+        tuned.lambda_ if lambda_ is None else lambda_,
+        tuned.temperature if temperature is None else temperature,
+    )
+
+
+def _print(explanation: Explanation, as_json: bool) -> None:
+    if as_json:
+        print(explanation.to_json(), flush=True)
+        return
+    from rich.console import Console
+
+    from npda.explanation.table import render
+
+    console = Console(highlight=False)
+    console.print(render(explanation, console.width))
+
+
+def _write(explanations: Iterator[Explanation], path: Path) -> None:
+    """The page, unless there is nothing to show."""
+    from npda.explanation.page import write_page
+    from npda.files import atomic_write
+
+    # A file name that is not UTF-8 reaches us with lone surrogates, which could not be written.
+    with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", errors="replace") as stream:
+        if not write_page(explanations, stream):
+            raise typer.Exit(2)
+    print(f"npda: {path} is written; open it in a browser.", file=sys.stderr)
+
+
+def _tuned(store: Datastore) -> KnnOptions | None:
+    try:
+        from npda.evaluation.tuning import load_tuned  # pyright: ignore[reportAttributeAccessIssue]
+    except ImportError:
+        return None
+    return load_tuned(store)

@@ -1,0 +1,238 @@
+"""Translate one utterance with a datastore, and write down how every token came about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from npda import audio
+from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Retriever
+from npda.datastore.store import Datastore, Entry
+from npda.decoding.beam import Hypothesis, SearchOptions, search
+from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
+from npda.errors import InputError
+from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
+from npda.explanation.words import Pieces, kept_words
+from npda.models.backbone import Backbone, Memory
+
+
+class TellingRetriever(Retriever, Protocol):
+    """A retriever that can tell what a key stands for: ``LocalRetriever``, ``JoinedRetriever``, ``Datastore``."""
+
+    def neighbour_info(self, id_: int) -> Entry: ...
+
+
+@torch.inference_mode()
+def hear(backbone: Backbone, name: str) -> Memory:
+    """Read an audio file and encode it, a batch of one."""
+    features = backbone.features(audio.load(name))
+    if len(features) > backbone.max_frames:
+        seconds, most = len(features) / 100, backbone.max_frames / 100
+        raise InputError(
+            f"{name} is {seconds:.0f} s long, this model takes at most {most:.0f} s: cut it into sentences."
+        )
+    return backbone.hear(torch.from_numpy(features)[None], torch.tensor([len(features)]))
+
+
+@torch.inference_mode()
+def explain(
+    backbone: Backbone,
+    memory: Memory,
+    retriever: TellingRetriever,
+    knn: KnnOptions = KnnOptions(),
+    options: SearchOptions = SearchOptions(),
+    language: str | None = None,
+    audio: str = "",
+    transcript: str = "",
+    reference: str = "",
+) -> Explanation:
+    """Search with and without the store, then go once more through what was found with it.
+
+    memory: of one utterance; language: target language, for models with several;
+    audio, transcript, reference: to be shown with the rest
+    """
+    if memory.states.shape[0] != 1:
+        raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
+    prompt = backbone.prompt(language)
+    ((base, *_),) = search(backbone, memory, prompt, options)
+    ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, knn)])
+    pieces = Pieces(backbone.target)
+    produced = _produced(adapted, backbone, len(prompt), options)
+    tokens = _tokens(backbone, memory, prompt, produced, retriever, knn, pieces)
+    words, base_words = _words(tokens, base, pieces)
+    return Explanation(
+        audio=audio,
+        text=backbone.target.decode(adapted.tokens),
+        base_text=backbone.target.decode(base.tokens),
+        log_prob=adapted.log_prob,
+        signature="|".join([str(knn), f"beam:{options.beam}", *(f"store:{s.digest[:8]}" for s in _stores(retriever))]),
+        words=words,
+        base_words=base_words,
+        tokens=tokens,
+        transcript=transcript,
+        reference=reference,
+    )
+
+
+def _produced(hypothesis: Hypothesis, backbone: Backbone, prompt: int, options: SearchOptions) -> list[int]:
+    """The tokens whose probabilities make up log_prob: with the end symbol, unless the search hit its limit."""
+    limit = min(options.max_length, backbone.max_target - prompt)
+    ended = len(hypothesis.tokens) < limit
+    return [*hypothesis.tokens, backbone.target.eos] if ended else [*hypothesis.tokens]
+
+
+def _tokens(
+    backbone: Backbone,
+    memory: Memory,
+    prompt: Sequence[int],
+    produced: Sequence[int],
+    retriever: TellingRetriever,
+    knn: KnnOptions,
+    pieces: Pieces,
+) -> tuple[Token, ...]:
+    device = memory.states.device
+    fed = torch.tensor([[*prompt, *produced[:-1]]], device=device)
+    states = backbone.states(memory, fed)[0, len(prompt) - 1 :]
+    log_probs = torch.log_softmax(backbone.logits(states).float(), dim=-1)
+    found = retriever.search(states.float().cpu().numpy(), knn.k)
+    weights = knn_weights(torch.from_numpy(found.distances).to(device), knn.temperature)
+    values = torch.from_numpy(found.values).to(device, torch.long)
+    p_knn = knn_distribution(weights, values, log_probs.shape[-1])
+    p = interpolate(log_probs, p_knn, knn.lambda_).exp()
+    p_model = log_probs.exp()
+
+    tokens = []
+    for row, token in enumerate(produced):
+        base_token = int(p_model[row].argmax())
+        anybody = bool(p_knn[row].any())
+        lambda_ = knn.lambda_ if anybody else 0.0
+        of_model, of_store = float(p_model[row, token]), float(p_knn[row, token])
+        # Two tokens may be the store's favourites alike, so equality decides and not argmax.
+        favoured = lambda_ > 0 and of_store == float(p_knn[row].max())
+        neighbours = [
+            _neighbour(retriever, pieces, int(id_), float(distance), float(weight))
+            for id_, distance, weight in zip(found.ids[row], found.distances[row], weights[row], strict=True)
+            if id_ >= 0
+        ]
+        tokens.append(
+            Token(
+                token=token,
+                piece=pieces.piece(token),
+                p_model=of_model,
+                p_knn=of_store,
+                lambda_=lambda_,
+                p=float(p[row, token]),
+                base_token=base_token,
+                base_piece=pieces.piece(base_token),
+                base_p=float(p_model[row, base_token]),
+                decided_by=_decider(token == base_token, favoured, (1 - lambda_) * of_model, lambda_ * of_store),
+                neighbours=tuple(neighbours),
+            )
+        )
+    return tuple(tokens)
+
+
+def _decider(models_choice: bool, stores_choice: bool, from_model: float, from_store: float) -> Decider:
+    if models_choice and stores_choice:
+        return "both"
+    if models_choice or stores_choice:
+        return "model" if models_choice else "store"
+    return "model" if from_model >= from_store else "store"
+
+
+def _neighbour(retriever: TellingRetriever, pieces: Pieces, id_: int, distance: float, weight: float) -> Neighbour:
+    entry = retriever.neighbour_info(id_)
+    spans = pieces.spans(entry.target_text)
+    start, end = len(entry.target_text), len(entry.target_text)
+    if entry.position < len(spans) and spans[entry.position][0] == entry.token:
+        start, end = spans[entry.position][1:]
+    return Neighbour(
+        distance=distance,
+        weight=weight,
+        token=entry.token,
+        piece=pieces.piece(entry.token),
+        source_text=entry.source_text,
+        target_text=entry.target_text,
+        position=entry.position,
+        start=start,
+        end=end,
+        source=entry.source,
+        store=_store_name(retriever, id_),
+    )
+
+
+def _stores(retriever: TellingRetriever) -> list[Datastore]:
+    if isinstance(retriever, JoinedRetriever):
+        return [retriever.locate(int(offset))[0] for offset in retriever.offsets]
+    if isinstance(retriever, LocalRetriever):
+        return [retriever.store]
+    return [retriever] if isinstance(retriever, Datastore) else []
+
+
+def _store_name(retriever: TellingRetriever, id_: int) -> str:
+    """The name only: a path would tell the readers of a page about the disk it came from."""
+    if isinstance(retriever, JoinedRetriever):
+        return retriever.locate(id_)[0].path.name
+    stores = _stores(retriever)
+    return stores[0].path.name if stores else ""
+
+
+def _words(tokens: Sequence[Token], base: Hypothesis, pieces: Pieces) -> tuple[tuple[Word, ...], tuple[BaseWord, ...]]:
+    ids = [token.token for token in tokens]
+    ranges = pieces.words(ids)
+    texts = [pieces.text(ids[first : last + 1]) for first, last in ranges]
+    ended = bool(tokens) and pieces.is_end(ids[-1])
+    spoken = texts[:-1] if ended else texts
+    base_texts = [pieces.text(base.tokens[first : last + 1]) for first, last in pieces.words(base.tokens)]
+    in_base, in_adapted = kept_words(base_texts, spoken)
+    words = []
+    for place, (text, (first, last)) in enumerate(zip(texts, ranges, strict=True)):
+        part = tokens[first : last + 1]
+        end = ended and place == len(texts) - 1
+        words.append(
+            Word(
+                text=text,
+                end=end,
+                first=first,
+                last=last,
+                p_model=math.prod(token.p_model for token in part),
+                p_knn=math.prod(token.p_knn for token in part),
+                p=math.prod(token.p for token in part),
+                decided_by=_deciders(part),
+                new=not end and not in_adapted[place],
+                evidence=merge(part),
+            )
+        )
+    return tuple(words), tuple(BaseWord(t, kept) for t, kept in zip(base_texts, in_base, strict=True))
+
+
+def _deciders(tokens: Sequence[Token]) -> Decider:
+    found = {token.decided_by for token in tokens}
+    return "store" if "store" in found else "model" if "model" in found else "both"
+
+
+def merge(tokens: Sequence[Token]) -> tuple[Evidence, ...]:
+    """The neighbours of a word's tokens; those that follow each other in a sentence are one."""
+    places: dict[tuple, list[tuple[Token, Neighbour]]] = {}
+    for offset, token in enumerate(tokens):
+        for n in token.neighbours:
+            occurrence = (n.store, n.source, n.source_text, n.target_text, n.position - offset)
+            places.setdefault(occurrence, []).append((token, n))
+    evidence = [
+        Evidence(
+            distance=min(n.distance for _, n in found),
+            weight=sum(n.weight for _, n in found) / len(tokens),
+            agrees=all(n.token == token.token for token, n in found),
+            source_text=source_text,
+            target_text=target_text,
+            start=min(n.start for _, n in found),
+            end=max(n.end for _, n in found),
+            source=source,
+            store=store,
+        )
+        for (store, source, source_text, target_text, _), found in places.items()
+    ]
+    return tuple(sorted(evidence, key=lambda e: (-e.weight, e.distance)))
