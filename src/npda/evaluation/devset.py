@@ -1,0 +1,154 @@
+"""Held-out sentences on their way into a decoder, by speech or by text, as tuning and comparing need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from npda import audio
+from npda.corpus.manifest import Utterance
+from npda.corpus.pairs import Pair
+from npda.errors import InputError
+from npda.models.backbone import Backbone, Memory
+
+Way = Literal["speech", "text"]  # into the decoder: ``hear`` or ``read``
+
+_BATCH = {"speech": 16_000, "text": 2_048}  # padded frames, or tokens of the longer side
+_SENTENCES = 64  # in a batch; times the beam, times the vocabulary, they fill memory
+_KEPT_BYTES = 2**29  # of encoder output held for the next pass; what is beyond is computed again
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence as the model takes it.
+
+    source: ids of the transcript, empty on the way of speech; prompt: what its target begins with;
+    target: the reference and its end symbol; length: what fills a batch
+    """
+
+    sentence: Utterance | Pair
+    source: tuple[int, ...]
+    prompt: tuple[int, ...]
+    target: tuple[int, ...]
+    length: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """places: of its sentences in ``DevSet.examples``; all share a prompt"""
+
+    places: tuple[int, ...]
+    prompt: tuple[int, ...]
+
+
+class DevSet:
+    """Sentences that go one way into the decoder; those the model has no room for are left out and counted.
+
+    Speech needs utterances; text takes pairs, and utterances with their transcripts.
+
+    language: target language of sentences that do not name one themselves
+    """
+
+    def __init__(
+        self, backbone: Backbone, sentences: Sequence[Utterance | Pair], way: Way, language: str | None = None
+    ) -> None:
+        if way == "text" and backbone.source is None:
+            raise InputError("The model has no vocabulary for transcripts, so it cannot read text: see `npda align`.")
+        self.backbone = backbone
+        self.way: Way = way
+        found = [_example(backbone, sentence, way, language) for sentence in sentences]
+        self.examples = [example for example in found if example is not None]
+        self.skipped = len(found) - len(self.examples)
+        if not self.examples:
+            raise InputError(f"None of the {len(found)} dev sentences fits the model: they are empty or too long.")
+        self.batches = list(_batches(self.examples, _BATCH[way]))
+        self._device = next(
+            (p.device for p in (backbone.parameters() if isinstance(backbone, torch.nn.Module) else ())),
+            torch.device("cpu"),
+        )
+        self._kept: dict[Batch, Memory] = {}
+        self._room = _KEPT_BYTES
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def references(self) -> list[str]:
+        return [example.sentence.tgt_text for example in self.examples]
+
+    @torch.inference_mode()
+    def memory(self, batch: Batch) -> Memory:
+        """What the encoder makes of a batch; kept for the next time as far as there is room."""
+        if batch in self._kept:
+            return self._kept[batch]
+        examples = [self.examples[place] for place in batch.places]
+        memory = self._hear(examples) if self.way == "speech" else self._read(examples)
+        self._room -= memory.states.nbytes
+        if self._room >= 0:
+            self._kept[batch] = memory
+        return memory
+
+    @torch.inference_mode()
+    def states(self, batch: Batch, memory: Memory) -> list[Tensor]:
+        """The decoder state before every target token, end symbol included: [positions, dim] for each sentence."""
+        targets = [self.examples[place].target for place in batch.places]
+        fed = [torch.tensor([*batch.prompt, *target[:-1]]) for target in targets]
+        tokens = pad_sequence(fed, batch_first=True, padding_value=self.backbone.target.pad).to(self._device)
+        first = len(batch.prompt) - 1  # the last token of the prompt predicts the first of the target
+        rows = self.backbone.states(memory, tokens)
+        return [row[first : first + len(target)] for row, target in zip(rows, targets, strict=True)]
+
+    def _hear(self, examples: Sequence[Example]) -> Memory:
+        heard = []
+        for example in examples:
+            assert isinstance(example.sentence, Utterance)
+            features = self.backbone.features(audio.load(example.sentence.audio))
+            if len(features) > self.backbone.max_frames:
+                raise InputError(
+                    f"{example.sentence.audio} has {len(features)} frames, its manifest says "
+                    f"{example.sentence.n_frames} and the model takes {self.backbone.max_frames}: correct n_frames."
+                )
+            heard.append(torch.from_numpy(features))
+        lengths = torch.tensor([len(features) for features in heard])
+        return self.backbone.hear(pad_sequence(heard, batch_first=True).to(self._device), lengths.to(self._device))
+
+    def _read(self, examples: Sequence[Example]) -> Memory:
+        assert self.backbone.source is not None
+        sources = [torch.tensor(example.source) for example in examples]
+        lengths = torch.tensor([len(source) for source in sources])
+        tokens = pad_sequence(sources, batch_first=True, padding_value=self.backbone.source.pad)
+        return self.backbone.read(tokens.to(self._device), lengths.to(self._device))
+
+
+def _example(backbone: Backbone, sentence: Utterance | Pair, way: Way, language: str | None) -> Example | None:
+    prompt = tuple(backbone.prompt(sentence.tgt_lang or language))
+    target = (*backbone.target.encode(sentence.tgt_text), backbone.target.eos)
+    if len(prompt) + len(target) - 1 > backbone.max_target:
+        return None
+    if way == "speech":
+        if not isinstance(sentence, Utterance):
+            raise ValueError("only utterances can be heard")
+        if sentence.n_frames > backbone.max_frames:
+            return None
+        return Example(sentence, (), prompt, target, sentence.n_frames)
+    assert backbone.source is not None
+    source = tuple(backbone.source.encode(sentence.src_text))
+    return Example(sentence, source, prompt, target, max(len(source), len(target))) if source else None
+
+
+def _batches(examples: Sequence[Example], limit: int) -> Iterator[Batch]:
+    """Sentences of one prompt and of similar length, cut where a padded batch would exceed its limit."""
+    places: list[int] = []
+    for place in sorted(range(len(examples)), key=lambda i: (examples[i].prompt, examples[i].length)):
+        example = examples[place]
+        full = len(places) == _SENTENCES or example.length * (len(places) + 1) > limit
+        if places and (full or example.prompt != examples[places[0]].prompt):
+            yield Batch(tuple(places), examples[places[0]].prompt)
+            places = []
+        places.append(place)
+    yield Batch(tuple(places), examples[places[0]].prompt)

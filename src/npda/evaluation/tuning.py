@@ -1,0 +1,251 @@
+"""Choosing k, λ and T on held-out sentences of the domain, spoken or written.
+
+The paper decodes its dev set with every point of a grid. Here the whole grid is scored by the likelihood of the
+references, which takes one retrieval, and only a few points are decoded: likelihood ranks k and T well, but asks for
+a λ at which a search that must live with its own mistakes derails, so that λ is chosen by BLEU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from npda.corpus.manifest import Utterance
+from npda.corpus.pairs import Pair
+from npda.datastore.retrieval import Retriever
+from npda.decoding.beam import SearchOptions, search
+from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.errors import InputError
+from npda.evaluation.devset import DevSet, Way
+from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
+from npda.evaluation.scores import bleu
+from npda.models.backbone import Backbone
+from npda.progress import bar
+
+# The paper's temperatures, 1 … 200, suit distances of this order: 0.01 … 2 times as large.
+USUAL_SCALE = 100.0
+_FAR = 8.0  # times smaller or larger than that, and the temperatures are scaled
+_KNOWN = 0.5  # share of dev states that may be keys of the store
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the grid. log_likelihood: mean log-probability of a reference token"""
+
+    options: KnnOptions
+    log_likelihood: float
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A point with which the dev set was translated."""
+
+    options: KnnOptions
+    bleu: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was chosen, and why.
+
+    best: λ is 0 if no point was better than the model alone; bleu, base_bleu: on dev, with best and without a store;
+    points: of the whole grid, k by k, λ by λ, T by T; decoded: in the order of the search; way: "speech" or "text";
+    scale: median squared distance to the 8th neighbour; factor: what the paper's temperatures were multiplied by;
+    skipped: sentences the model has no room for
+    """
+
+    best: KnnOptions
+    bleu: float
+    base_bleu: float
+    base_log_likelihood: float
+    points: tuple[Point, ...]
+    decoded: tuple[Decoded, ...]
+    way: Way
+    search: SearchOptions
+    scale: float
+    factor: float
+    sentences: int
+    skipped: int
+    seconds: float
+
+    def plane(self, k: int) -> dict[tuple[float, float], float]:
+        """(λ, T) → log-likelihood, for one k of the grid."""
+        of_k = (point for point in self.points if point.options.k == k)
+        return {(point.options.lambda_, point.options.temperature): point.log_likelihood for point in of_k}
+
+    def record(self) -> dict:
+        """For scripts, as JSON."""
+        return {
+            "best": parameters(self.best),
+            "bleu": round(self.bleu, 2),
+            "base_bleu": round(self.base_bleu, 2),
+            "base_log_likelihood": round(self.base_log_likelihood, 6),
+            "way": self.way,
+            "search": asdict(self.search),
+            "scale": self.scale,
+            "factor": self.factor,
+            "sentences": self.sentences,
+            "skipped": self.skipped,
+            "seconds": round(self.seconds, 1),
+            "decoded": [{**parameters(d.options), "bleu": round(d.bleu, 2)} for d in self.decoded],
+            "points": [{**parameters(p.options), "log_likelihood": round(p.log_likelihood, 6)} for p in self.points],
+        }
+
+
+def parameters(options: KnnOptions) -> dict[str, float]:
+    """As they are called in JSON."""
+    return {"k": options.k, "lambda": options.lambda_, "temperature": options.temperature}
+
+
+def tune(
+    backbone: Backbone,
+    retriever: Retriever,
+    sentences: Sequence[Utterance] | Sequence[Pair],
+    way: Way = "speech",
+    options: SearchOptions = SearchOptions(),
+    decodes: int = 8,
+    grid: Grid = Grid(),
+    language: str | None = None,
+    progress: bool = True,
+) -> Tuning:
+    """Choose k, λ and T for a search with these options.
+
+    sentences: in-domain and not in the store; utterances, or with way "text" pairs or transcribed utterances;
+    decodes: how many points of the grid may be decoded; the model alone is decoded besides
+    """
+    start = time.perf_counter()
+    devset = DevSet(backbone, sentences, way, language)
+    with bar(progress) as display:
+        task = display.add_task("tuning: likelihood", total=(decodes + 2) * len(devset), note="")
+
+        def advance(done: int) -> None:
+            display.advance(task, done)
+
+        evidence = gather(devset, retriever, grid.largest_k, advance)
+        _check(evidence, len(devset))
+        factor = temperature_factor(evidence.scale)
+        grid, points = scored(evidence, grid.scaled(factor))
+
+        def decode(knn: KnnOptions | None) -> float:
+            display.update(task, description=f"tuning: {knn or 'model alone'}")
+            return bleu(_translations(devset, retriever, knn, options, advance), devset.references).value
+
+        base = decode(None)
+        grid, decoded = climb(evidence, grid, points, decode, decodes)
+        display.update(task, completed=(decodes + 2) * len(devset))
+    best = best_decoded(evidence, decoded)
+    alone = float(evidence.log_probs.mean())
+    if base > best.bleu or (base == best.bleu and alone > log_likelihood(evidence, best.options)):
+        best = Decoded(replace(best.options, lambda_=0.0), base)
+    return Tuning(
+        best=best.options,
+        bleu=best.bleu,
+        base_bleu=base,
+        base_log_likelihood=alone,
+        points=_points(evidence, grid),
+        decoded=tuple(decoded),
+        way=way,
+        search=options,
+        scale=evidence.scale,
+        factor=factor,
+        sentences=len(devset),
+        skipped=devset.skipped,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def temperature_factor(scale: float) -> float:
+    """What the paper's temperatures are multiplied by: 1 unless the distances are far from those it had.
+
+    One digit only: temperatures are meant to be typed.
+    """
+    if USUAL_SCALE / _FAR <= scale <= USUAL_SCALE * _FAR:
+        return 1.0
+    return float(f"{scale / USUAL_SCALE:.0e}")
+
+
+def scored(evidence: Evidence, grid: Grid) -> tuple[Grid, tuple[Point, ...]]:
+    """The likelihood of all points; a grid whose best lies at an edge is extended there."""
+    while True:
+        points = _points(evidence, grid)
+        wider = grid.extended(_likeliest(points).options)
+        if wider == grid:
+            return grid, points
+        grid = wider
+
+
+def climb(
+    evidence: Evidence, grid: Grid, points: Sequence[Point], decode: Callable[[KnnOptions], float], decodes: int
+) -> tuple[Grid, list[Decoded]]:
+    """Decode a few points, each chosen by what the ones before it gave; the grid grows where the best is at its edge.
+
+    First every other λ with the likeliest k and T. Then, around the best so far: the λ on either side of it, the
+    likeliest point of another k, the next T and k; until nothing around it is better, or ``decodes`` are spent.
+    """
+    likeliest = _likeliest(points).options
+    rival = _likeliest([point for point in points if point.options.k != likeliest.k] or points).options
+    coarse = grid.lambda_.values[2::2] if decodes > len(grid.lambda_.values[2::2]) else (likeliest.lambda_,)
+    decoded: dict[KnnOptions, float] = {}
+    for lambda_ in coarse:
+        options = replace(likeliest, lambda_=lambda_)
+        decoded[options] = decode(options)
+    while len(decoded) < decodes:
+        best = best_decoded(evidence, [Decoded(*item) for item in decoded.items()]).options
+        grid = grid.extended(best)
+        around = [
+            *(replace(best, lambda_=lambda_) for lambda_ in grid.lambda_.beside(best.lambda_)),
+            replace(rival, lambda_=best.lambda_),
+            *(replace(best, temperature=temperature) for temperature in grid.temperature.beside(best.temperature)),
+            *(replace(best, k=int(k)) for k in grid.k.beside(best.k)),
+        ]
+        options = next((options for options in around if options not in decoded), None)
+        if options is None:
+            break
+        decoded[options] = decode(options)
+    return grid, [Decoded(*item) for item in decoded.items()]
+
+
+def best_decoded(evidence: Evidence, decoded: Sequence[Decoded]) -> Decoded:
+    """The best BLEU; among equals the likelier point."""
+    return max(decoded, key=lambda d: (d.bleu, log_likelihood(evidence, d.options)))
+
+
+def log_likelihood(evidence: Evidence, options: KnnOptions) -> float:
+    axes = Axis((options.k,)), Axis((options.lambda_,)), Axis((options.temperature,))
+    return log_likelihoods(evidence, Grid(*axes))[0]
+
+
+def _points(evidence: Evidence, grid: Grid) -> tuple[Point, ...]:
+    return tuple(Point(*pair) for pair in zip(grid.points(), log_likelihoods(evidence, grid), strict=True))
+
+
+def _likeliest(points: Sequence[Point]) -> Point:
+    return max(points, key=lambda point: point.log_likelihood)
+
+
+def _translations(
+    devset: DevSet,
+    retriever: Retriever,
+    knn: KnnOptions | None,
+    options: SearchOptions,
+    advance: Callable[[int], None],
+) -> list[str]:
+    fusions = [KnnFusion(retriever, knn)] if knn is not None else []
+    texts = [""] * len(devset)
+    for batch in devset.batches:
+        found = search(devset.backbone, devset.memory(batch), batch.prompt, options, fusions)
+        for place, hypotheses in zip(batch.places, found, strict=True):
+            texts[place] = devset.backbone.target.decode(hypotheses[0].tokens)
+        advance(len(batch.places))
+    return texts
+
+
+def _check(evidence: Evidence, sentences: int) -> None:
+    if evidence.distances[:, 0].isinf().all():
+        raise InputError("The datastore holds no keys: there is nothing to tune.")
+    if evidence.share_of_known > _KNOWN:
+        raise InputError(
+            f"The datastore knows most of the {sentences} dev sentences already, so that they cannot tell how much "
+            "to trust it: build it without them (see `npda filter`), or tune on other sentences."
+        )
