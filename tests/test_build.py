@@ -19,7 +19,6 @@ from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore import build as build_module
 from npda.datastore.build import BuildOptions, Source
-from npda.datastore.inputs import stream_moses, stream_pairs
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
 from npda.errors import InputError
@@ -238,41 +237,6 @@ def test_two_builds_of_one_store_do_not_meet(tmp_path):
         yield Pair("the door", "die Küche")
 
     assert Datastore.build(model, while_building(), tmp_path / "s", options=QUIET).info.sources[0].sentences == 2
-
-
-def test_streams_read_what_the_readers_read(tmp_path):
-    from npda.corpus.pairs import read_moses, read_pairs, write_pairs
-
-    pairs = [Pair("a \u2028b", "c", "1", "de"), Pair("d", "é", "2", "")]
-    write_pairs(tmp_path / "p.tsv.gz", pairs)
-    assert list(stream_pairs(tmp_path / "p.tsv.gz")) == read_pairs(tmp_path / "p.tsv.gz") == pairs
-    (tmp_path / "two.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\nc\td")
-    assert (
-        list(stream_pairs(tmp_path / "two.tsv")) == read_pairs(tmp_path / "two.tsv") == [Pair("a", "b"), Pair("c", "d")]
-    )
-    (tmp_path / "x.en").write_text("a\n\nb\n")
-    (tmp_path / "x.de").write_text("c\nd\ne\n")
-    assert list(stream_moses(tmp_path / "x.en", tmp_path / "x.de")) == read_moses(tmp_path / "x.en", tmp_path / "x.de")
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"", "no sentence pairs"),
-        (b"src_text\ttgt_text\n", "no sentence pairs"),
-        (b"a\tb\nc\n", "line 2: 1 fields instead of 2"),
-        (b"a\tb\nc\t \n", "line 2, column tgt_text: empty"),
-        (b"a\tb\n\xff\tb\n", "line 2: byte 0xff is not UTF-8"),
-    ],
-)
-def test_a_broken_table_is_named(tmp_path, content, sentence):
-    (tmp_path / "p.tsv").write_bytes(content)
-    with pytest.raises(InputError, match=sentence):
-        list(stream_pairs(tmp_path / "p.tsv"))
-    (tmp_path / "x.en").write_text("a\nb\n")
-    (tmp_path / "x.de").write_text("c\n")
-    with pytest.raises(InputError, match=r"x\.de has no line 2"):
-        list(stream_moses(tmp_path / "x.en", tmp_path / "x.de"))
 
 
 @pytest.mark.slow

@@ -68,28 +68,30 @@ def cache_dir() -> Path:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file (.gz too), without line ends.
+    """The lines of a UTF-8 text file (.gz too), without line ends."""
+    return list(stream_lines(path))
+
+
+def stream_lines(path: str | Path) -> Iterator[str]:
+    """The same, a line at a time: for files that need not fit into memory.
 
     Only LF and CRLF end a line: U+2028 and its like occur inside sentences of real corpora.
     """
     path = Path(path)
+    number = 0
     try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield text.removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}, line {number}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8."
+        ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} is not a whole gzip file ({error}); compress or copy it again.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8."
-        ) from None
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines[:-1] if lines[-1] == "" else lines
 
 
 def write_lines(path: str | Path, lines: list[str]) -> None:

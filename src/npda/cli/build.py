@@ -89,7 +89,7 @@ def _source(
 
     from npda.datastore.build import Source
     from npda.datastore.encode import Sentence
-    from npda.datastore.inputs import stream_moses, stream_pairs
+    from npda.corpus.pairs import stream_moses, stream_pairs
 
     sentences: Iterable[Sentence]
     kind = "speech" if speech else "glossary" if glossary else "text"

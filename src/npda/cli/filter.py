@@ -74,11 +74,11 @@ def filter_(
     languages = (source_language, target_language)
 
     from npda.corpus.leakage import LeakageFilter
-    from npda.corpus.pairs import read_moses
+    from npda.corpus.pairs import stream_moses
     from npda.progress import track
 
     leakage = LeakageFilter((pair for path in against for pair in _held_out(path, languages)), settings)
-    pairs = _pairs(train, languages) if train else read_moses(*inputs)
+    pairs = _pairs(train, languages) if train else stream_moses(*inputs)
     summary = LeakageReport(examples_each=examples)
     with _table(out, COLUMNS) as keep, _table(report, REPORT_COLUMNS) as drop:
         for pair in track(pairs, "filtering"):
@@ -113,11 +113,11 @@ def _check_outputs(out: Path, report: Path | None, inputs: Iterable[Path], again
 
 
 def _pairs(path: Path, languages: tuple[str | None, str | None]) -> Iterable[Pair]:
-    from npda.corpus.pairs import read_pairs
+    from npda.corpus.pairs import stream_pairs
     from npda.corpus.tmx import read_tmx
 
     if not path.name.endswith((".tmx", ".tmx.gz")):
-        return read_pairs(path)
+        return stream_pairs(path)
     source, target = languages
     if not source or not target:
         raise InputError(f"{path} may hold many languages; add --source-language and --target-language.")

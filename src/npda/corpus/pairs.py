@@ -1,13 +1,14 @@
 """Bilingual text: tab-separated pairs, and pairs of line-aligned files (Moses)."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from pathlib import Path
 
 from npda.corpus.manifest import column_places, join_row, split_row
 from npda.errors import InputError
-from npda.files import read_lines, write_lines
+from npda.files import stream_lines, write_lines
 
 logger = logging.getLogger(__name__)
 
@@ -31,27 +32,31 @@ def read_pairs(path: str | Path) -> list[Pair]:
 
     A speech manifest with transcripts is such a file too. There is no quoting; .gz is read as well.
     """
+    return list(stream_pairs(path))
+
+
+def stream_pairs(path: str | Path) -> Iterator[Pair]:
+    """The same, a pair at a time: for files that need not fit into memory."""
     path = Path(path)
-    lines = read_lines(path)
-    header = lines[0].split("\t") if lines else []
-    first = 1
-    if any(name in header for name in REQUIRED):
-        first = 2
-        lines = lines[1:]
-    else:
-        header = list(REQUIRED)
-    if not lines:
-        raise InputError(f"{path} has no sentence pairs; it needs one pair a line, separated by a tab.")
-    places = column_places(path, header, REQUIRED, COLUMNS)
-    pairs = []
-    for number, line in enumerate(lines, start=first):
-        row = split_row(path, number, line, len(header))
+    places: dict[str, int] = {}
+    width = found = 0
+    for number, line in enumerate(stream_lines(path), start=1):
+        if number == 1:
+            header = line.split("\t")
+            named = any(name in header for name in REQUIRED)
+            header = header if named else list(REQUIRED)
+            places, width = column_places(path, header, REQUIRED, COLUMNS), len(header)
+            if named:
+                continue
+        row = split_row(path, number, line, width)
         pair = Pair(**{name: row[place] for name, place in places.items()})
         for name in REQUIRED:
             if not getattr(pair, name).strip():
                 raise InputError(f"{path}, line {number}, column {name}: empty; fill it in or delete the line.")
-        pairs.append(pair)
-    return pairs
+        found += 1
+        yield pair
+    if not found:
+        raise InputError(f"{path} has no sentence pairs; it needs one pair a line, separated by a tab.")
 
 
 def write_pairs(path: str | Path, pairs: Iterable[Pair]) -> None:
@@ -71,16 +76,27 @@ def read_moses(source_path: str | Path, target_path: str | Path) -> list[Pair]:
     Pairs with an empty side are skipped and counted in a warning: raw corpora of this kind, Europarl for
     one, mark an unaligned sentence by an empty line, so that it is no fault of the user's file.
     """
-    source, target = read_lines(source_path), read_lines(target_path)
-    if len(source) != len(target):
-        shorter = source_path if len(source) < len(target) else target_path
-        raise InputError(
-            f"{source_path} has {len(source)} lines but {target_path} has {len(target)}: "
-            f"line {min(len(source), len(target)) + 1} is lacking in {shorter}; align the two files again."
-        )
-    pairs = [Pair(src, tgt) for src, tgt in zip(source, target, strict=True) if src.strip() and tgt.strip()]
-    if skipped := len(source) - len(pairs):
+    return list(stream_moses(source_path, target_path))
+
+
+def stream_moses(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:
+    """The same, a pair at a time: for files that need not fit into memory."""
+    found = skipped = 0
+    lines = zip_longest(stream_lines(source_path), stream_lines(target_path))
+    for number, (source, target) in enumerate(lines, start=1):
+        if source is None or target is None:
+            longer = number + sum(1 for _ in lines)
+            counts = (number - 1, longer) if source is None else (longer, number - 1)
+            raise InputError(
+                f"{source_path} has {counts[0]} lines but {target_path} has {counts[1]}: line {number} is lacking "
+                f"in {source_path if source is None else target_path}; align the two files again."
+            )
+        if source.strip() and target.strip():
+            found += 1
+            yield Pair(source, target)
+        else:
+            skipped += 1
+    if skipped:
         logger.warning("%s, %s: skipped %d pairs of which one side is empty", source_path, target_path, skipped)
-    if not pairs:
+    if not found:
         raise InputError(f"{source_path} and {target_path} have no sentence pairs.")
-    return pairs

@@ -55,6 +55,10 @@ class Tokens(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
+    def digest(self) -> str:
+        """Two vocabularies of one digest encode alike."""
+        ...
+
 
 class Backbone(Protocol):
     """A frozen or trainable speech translator."""
