@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from npda import audio
+from npda.audio import load
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Retriever
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
@@ -28,7 +28,7 @@ class TellingRetriever(Retriever, Protocol):
 @torch.inference_mode()
 def hear(backbone: Backbone, name: str) -> Memory:
     """Read an audio file and encode it, a batch of one."""
-    features = backbone.features(audio.load(name))
+    features = backbone.features(load(name))
     if len(features) > backbone.max_frames:
         seconds, most = len(features) / 100, backbone.max_frames / 100
         raise InputError(

@@ -31,7 +31,7 @@ def render(e: Explanation, width: int = 120) -> RenderableType:
     several = len({(found.store, found.source) for word in e.words for found in word.evidence}) > 1
     for *cells, best in rows:
         table.add_row(*cells, _marked(best, room, several) if best else Text("none", style="dim"))
-    title = _text(recording(e.audio), "bold").append(f"  {e.signature}", style="not bold dim")
+    title = _text(recording(e.audio), "bold").append(_text(f"  {e.signature}", "not bold dim"))
     return Group(title, *_lines(e), "", table, "")
 
 

@@ -1,0 +1,446 @@
+"""Explanations against NumPy in double precision, against SentencePiece, and as a browser reads them."""
+
+import base64
+import hashlib
+import io
+import itertools
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import soundfile
+import tiny
+import tiny_store
+import torch
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from npda.cli.explain import explain as explain_verb
+from npda.corpus.manifest import Utterance, write_manifest
+from npda.corpus.pairs import Pair
+from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
+from npda.datastore.store import Datastore
+from npda.decoding.beam import SearchOptions, search
+from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.errors import InputError
+from npda.explanation.explain import explain, merge
+from npda.explanation.page import SHOWN, write_page
+from npda.explanation.records import Explanation, Neighbour, Token
+from npda.explanation.style import CSS
+from npda.explanation.table import render
+from npda.explanation.words import Pieces, kept_words
+
+PAIRS = tiny_store.pairs(60)
+OPTIONS = SearchOptions(beam=3, max_length=14)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_store.backbone()
+
+
+@pytest.fixture(scope="module")
+def memories(model):
+    with torch.inference_mode():
+        return [model.hear(*tiny.speech([length], seed=length)) for length in (50, 90)]
+
+
+@pytest.fixture(scope="module")
+def store(model, tmp_path_factory):
+    return Datastore.build(model, PAIRS, tmp_path_factory.mktemp("stores") / "domain", source="domain.tsv")
+
+
+@pytest.fixture(scope="module")
+def glossary(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("stores") / "terms"
+    return Datastore.build(model, [Pair("floor", "Boden"), Pair("the floor", "Küche")], path, source="terms.csv")
+
+
+@pytest.fixture(scope="module")
+def explanation(model, memories, store):
+    return explain(model, memories[0], store, KnnOptions(8, 0.6, 20), OPTIONS, audio="folder/a.wav")
+
+
+def entries(model) -> list[tuple[Pair, int, int]]:
+    """Pair, position and token of every key, in the order in which a store holds them."""
+    eos = model.target.eos
+    return [(p, i, t) for p in PAIRS for i, t in enumerate([*model.target.encode(p.tgt_text), eos])]
+
+
+@pytest.mark.parametrize(("k", "lambda_", "temperature"), [(1, 0.5, 5.0), (8, 0.6, 20.0), (16, 1.0, 100.0)])
+def test_every_number_equals_brute_force(model, memories, store, k, lambda_, temperature):
+    keys = np.concatenate([block for _, block in store.entries.blocks(1000)])
+    table = entries(model)
+    for memory in memories:
+        e = explain(model, memory, store, KnnOptions(k, lambda_, temperature), OPTIONS)
+        prefix = model.prompt()
+        for token in e.tokens:
+            with torch.inference_mode():
+                state = model.states(memory, torch.tensor([prefix]))[0, -1]
+                logits = model.logits(state).double().numpy()
+            p_model = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+            distances, rows = tiny_store.brute_force(keys, state[None].numpy(), k)
+            weights = np.exp(-(distances[0] - distances[0, 0]) / temperature)
+            weights /= weights.sum()
+            of_store = np.zeros(len(p_model))
+            for weight, row in zip(weights, rows[0], strict=True):
+                of_store[table[row][2]] += weight
+            p_knn = of_store[token.token]
+            wanted = (p_model.argmax() == token.token, of_store.argmax() == token.token)
+            more = "model" if (1 - lambda_) * p_model[token.token] >= lambda_ * p_knn else "store"
+            decider = {(True, True): "both", (True, False): "model", (False, True): "store", (False, False): more}
+
+            assert token.decided_by == decider[wanted]
+            assert token.p_model == pytest.approx(p_model[token.token], abs=1e-5)
+            assert token.p_knn == pytest.approx(p_knn, abs=1e-4)
+            assert token.p == pytest.approx(lambda_ * p_knn + (1 - lambda_) * p_model[token.token], abs=1e-4)
+            assert token.lambda_ == lambda_
+            assert (token.base_token, token.base_p) == (p_model.argmax(), pytest.approx(p_model.max(), abs=1e-5))
+            np.testing.assert_allclose([n.distance for n in token.neighbours], distances[0], rtol=1e-3, atol=1e-3)
+            np.testing.assert_allclose([n.weight for n in token.neighbours], weights, atol=1e-3)
+            for neighbour, row in zip(token.neighbours, rows[0], strict=True):
+                pair, position, value = table[row]
+                told = (neighbour.source_text, neighbour.target_text, neighbour.position, neighbour.token)
+                assert told == (pair.src_text, pair.tgt_text, position, value)
+                assert (neighbour.store, neighbour.source) == ("domain", "domain.tsv")
+            prefix = [*prefix, token.token]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("max_length", [5, 60])  # cut off without an end symbol, and ended
+def test_the_tokens_make_up_the_hypothesis(model, memories, store, beam, max_length):
+    options, knn = SearchOptions(beam=beam, max_length=max_length), KnnOptions(4, 0.8, 10)
+    for memory in memories:
+        e = explain(model, memory, store, knn, options)
+        ((hypothesis,),) = search(model, memory, model.prompt(), options, [KnnFusion(store, knn)])
+        ((base,),) = search(model, memory, model.prompt(), options)
+        assert (e.text, e.base_text) == (model.target.decode(hypothesis.tokens), model.target.decode(base.tokens))
+        assert e.log_prob == hypothesis.log_prob
+        assert sum(math.log(token.p) for token in e.tokens) == pytest.approx(hypothesis.log_prob, abs=1e-4)
+        ended = len(hypothesis.tokens) < max_length
+        assert [t.token for t in e.tokens] == [*hypothesis.tokens, *([model.target.eos] if ended else [])]
+        assert e.words[-1].end == ended
+
+
+def test_with_lambda_zero_the_model_decides_everything(model, memories, store):
+    e = explain(model, memories[0], store, KnnOptions(4, 0.0, 10), OPTIONS)
+    assert e.text == e.base_text
+    assert all(word.kept for word in e.base_words)
+    assert not any(word.new for word in e.words)
+    for token in e.tokens:
+        assert token.decided_by == "model"
+        assert token.p == pytest.approx(token.p_model, rel=1e-5)
+        assert len(token.neighbours) == 4  # shown all the same
+
+
+def test_words_cover_the_tokens_and_their_evidence_adds_up(explanation, model):
+    e = explanation
+    spoken = [word for word in e.words if not word.end]
+    assert " ".join(word.text for word in spoken) == e.text
+    assert " ".join(word.text for word in e.base_words) == e.base_text
+    assert [i for word in e.words for i in range(word.first, word.last + 1)] == list(range(len(e.tokens)))
+    assert any(word.last > word.first for word in e.words)
+    for word in e.words:
+        part = e.tokens[word.first : word.last + 1]
+        assert word.p == pytest.approx(math.prod(token.p for token in part))
+        assert sum(found.weight for found in word.evidence) == pytest.approx(1, abs=1e-5)
+        assert [f.weight for f in word.evidence] == sorted((f.weight for f in word.evidence), reverse=True)
+        agreeing = sum(f.weight for f in word.evidence if f.agrees) * len(part)
+        assert agreeing <= sum(token.p_knn for token in part) + 1e-5
+
+
+def test_several_stores_are_told_apart(model, memories, store, glossary):
+    together = JoinedRetriever([store, glossary])
+    e = explain(model, memories[0], together, KnnOptions(64, 0.5, 50), OPTIONS)
+    found = {(n.store, n.source) for token in e.tokens for n in token.neighbours}
+    assert found == {("domain", "domain.tsv"), ("terms", "terms.csv")}
+    assert e.signature == f"k:64|λ:0.5|T:50|beam:3|store:{store.digest[:8]}|store:{glossary.digest[:8]}"
+
+
+def test_a_small_store_gives_what_it_has(model, memories, glossary):
+    e = explain(model, memories[0], LocalRetriever(glossary), KnnOptions(64, 0.5, 50), OPTIONS)
+    assert {len(token.neighbours) for token in e.tokens} == {len(glossary)}
+    assert all(math.isfinite(n.distance) for token in e.tokens for n in token.neighbours)
+
+
+def neighbour(token: int, weight: float, position: int, text: str = "ab cd", start: int = 0, end: int = 2) -> Neighbour:
+    return Neighbour(1.0 + position, weight, token, "x", "s", text, position, start, end, "a.tsv", "store")
+
+
+def produced(token: int, *neighbours: Neighbour) -> Token:
+    return Token(token, "x", 0.5, 0.5, 0.5, 0.5, token, "x", 0.5, "both", neighbours)
+
+
+def test_neighbours_that_follow_each_other_are_one_piece_of_evidence():
+    first = produced(7, neighbour(7, 0.75, 0, start=0, end=1), neighbour(9, 0.25, 2, start=3, end=4))
+    second = produced(8, neighbour(8, 0.5, 1, start=1, end=2), neighbour(7, 0.5, 0, start=0, end=1))
+    one, two, three = merge([first, second])
+    assert (one.start, one.end, one.weight, one.distance, one.agrees) == (0, 2, 0.625, 1.0, True)
+    assert (two.start, two.end, two.weight, two.agrees) == (0, 1, 0.25, False)  # the right token a place too late
+    assert (three.start, three.end, three.weight, three.agrees) == (3, 4, 0.125, False)
+
+
+def test_the_words_that_stayed():
+    base, adapted = ["Sie", "hat", "den", "Boden", "."], ["Sie", "haben", "das", "Wort", "."]
+    assert kept_words(base, adapted) == ([True, False, False, False, True], [True, False, False, False, True])
+    assert kept_words([], ["a"]) == ([], [False])
+
+
+def test_pieces_are_those_of_the_vocabulary(tmp_path):
+    """Found out by decoding alone, and yet the same as in the file."""
+    vocabulary = tiny.vocabulary()
+    vocabulary.save(tmp_path)
+    pieces = Pieces(vocabulary)
+    for piece, id_ in json.loads((tmp_path / "vocab.json").read_text()).items():
+        assert pieces.piece(id_) == (piece if piece not in ("<s>", "<pad>", "<unk>") else f"<{id_}>")
+
+
+@given(st.lists(st.sampled_from([*" ".join(tiny.SENTENCES).split(), "日本", "ﬁx", "½", " ", "a\u00a0b"])))
+def test_every_token_is_found_in_its_sentence(words):
+    vocabulary = tiny.vocabulary()
+    pieces, sentence = Pieces(vocabulary), " ".join(words)
+    spans = pieces.spans(sentence)
+    assert [token for token, _, _ in spans] == [*vocabulary.encode(sentence), vocabulary.eos]
+    assert spans[-1][1:] == (len(sentence), len(sentence))
+    for _, start, end in spans:
+        assert 0 <= start <= end <= len(sentence)
+    assert all(a[1] <= b[1] for a, b in itertools.pairwise(spans))
+    if vocabulary.decode(vocabulary.encode(sentence)) == sentence:
+        for token, start, end in spans[:-1]:
+            assert sentence[start:end] == pieces.piece(token).removeprefix("▁")
+
+
+def test_what_the_vocabulary_does_not_know_does_not_shift_the_rest():
+    sentence = "日本 die  Küche ﬁndet"
+    words = {sentence[start:end] for _, start, end in Pieces(tiny.vocabulary()).spans(sentence)}
+    assert words & {"die", "d"}
+    assert {"t"} <= words
+    assert not any(" " in word for word in words)
+
+
+def test_json_and_back(explanation):
+    line = explanation.to_json()
+    assert "\n" not in line
+    assert Explanation.from_json(line) == explanation
+    assert json.loads(line)["tokens"][0]["neighbours"][0]["store"] == "domain"
+    assert json.loads(replace(explanation, audio="a\udcff.wav").to_json())["audio"] == "a?.wav"
+    for wrong in ("{}", "[", line.replace('"p_knn"', '"q"')):
+        with pytest.raises(InputError, match="npda explain --json"):
+            Explanation.from_json(wrong)
+
+
+HOSTILE = '<script>alert("1")</script>\x1b[31m\x00 &amp; \' onload=x <img src=http://example.org/x.png>'
+
+
+def hostile(e: Explanation) -> Explanation:
+    """Every text that can come from outside is an attack."""
+    evidence = [
+        replace(found, source_text=HOSTILE, target_text=HOSTILE, source=HOSTILE, store=f"{i}{HOSTILE}", start=1, end=9)
+        for i, found in enumerate(e.words[0].evidence)
+    ]
+    tokens = tuple(replace(token, piece=HOSTILE, base_piece=HOSTILE, base_token=-1) for token in e.tokens)
+    words = tuple(replace(word, text=HOSTILE, evidence=tuple(evidence)) for word in e.words)
+    base = tuple(replace(word, text=HOSTILE) for word in e.base_words)
+    texts = dict.fromkeys(("audio", "text", "base_text", "signature", "transcript", "reference"), HOSTILE)
+    return replace(e, words=words, base_words=base, tokens=tokens, **texts)
+
+
+class Page(HTMLParser):
+    """What a browser would make of it: elements, their attributes, texts, and whether tags match."""
+
+    VOID = ("meta", "br", "hr", "img", "link", "input")
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(source)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+    def all(self, attribute: str) -> list[str]:
+        return [attributes[attribute] for _, attributes in self.elements if attribute in attributes]
+
+
+def page(*explanations: Explanation) -> tuple[str, Page]:
+    stream = io.StringIO()
+    assert write_page(explanations, stream) == len(explanations)
+    return stream.getvalue(), Page(stream.getvalue())
+
+
+@pytest.mark.parametrize("change", [lambda e: e, hostile], ids=["usual", "hostile"])
+def test_the_page_is_whole_and_asks_nobody(explanation, change):
+    source, found = page(change(explanation), explanation)
+    used = {tag for tag, _ in found.elements}
+    assert not used & {"link", "img", "iframe", "object", "embed", "form", "base", "audio", "video"}
+    assert not found.all("src")
+    assert not [a for _, attributes in found.elements for a in attributes if a.startswith("on")]
+    assert not re.search(r"url\(|@import", "".join(found.texts["style"]))
+    assert "\x1b" not in source
+    assert "\x00" not in source
+    # One script, and the browser is told to run no other.
+    (script,) = ["".join(found.texts["script"])]
+    assert sum(tag == "script" for tag, _ in found.elements) == 1
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in "".join(
+        found.all("content")
+    )
+    # Every word leads to its panel, also without the script.
+    ids = found.all("id")
+    assert len(ids) == len(set(ids))
+    assert {href.removeprefix("#") for href in found.all("href")} == {
+        attributes["id"] for tag, attributes in found.elements if tag == "article"
+    }
+    assert len(found.all("href")) == 2 * len(explanation.words)
+
+
+def test_the_page_shows_texts_as_they_are(explanation):
+    _, found = page(hostile(explanation))
+    visible = "".join("".join(texts) for tag, texts in found.texts.items() if tag not in ("script", "style"))
+    shown = HOSTILE.replace("\x1b", "�").replace("\x00", "�")
+    assert shown in visible
+    assert found.texts["mark"][0] == shown[1:9]
+
+    _, found = page(explanation)
+    word = next(word for word in explanation.words if not word.end)
+    best = word.evidence[0]
+    assert best.target_text[best.start : best.end] in (found.texts["mark"][0], "")
+    assert any(best.source_text == text for text in found.texts["p"])
+    more = [int(n) for n in re.findall(r"and (\d+) more", "".join(found.texts["p"]))]
+    assert more == [len(w.evidence) - SHOWN for w in explanation.words if len(w.evidence) > SHOWN]
+    assert "folder" not in "".join(found.texts["h2"])
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance after WCAG 2."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_every_text_has_contrast(scheme):
+    blocks = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
+    assert len(blocks) == 2
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", blocks[scheme]))
+    pairs = [
+        (text, ground) for text in ("ink", "soft", "model", "store", "both", "gone") for ground in ("card", "paper")
+    ]
+    pairs += [("ink", ground) for ground in ("model-tint", "store-tint", "both-tint", "track")]
+    for text, ground in pairs:
+        dark, light = sorted(luminance(colours[name]) for name in (text, ground))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits_and_marks_the_place(explanation, width):
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(render(explanation, width))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= width
+    rows = lines[-len(explanation.words) - 1 : -1]
+    for word, row in zip(explanation.words, rows, strict=True):
+        assert row.startswith("∎" if word.end else word.text)
+        best = word.evidence[0]
+        assert f"[{best.target_text[best.start : best.end]}]" in row or "[∎]" in row or "[▁]" in row
+    console.print(render(hostile(explanation), width))
+    assert "\x1b[31m" not in console.export_text(styles=False)
+
+
+app = typer.Typer()
+app.command()(explain_verb)
+
+
+def npda(*arguments: object):
+    runner = CliRunner(env={"COLUMNS": "120"})
+    return runner.invoke(app, [*map(str, arguments), "--max-length", "12"])
+
+
+@pytest.fixture(scope="module")
+def given_(model, store, glossary, tmp_path_factory):
+    """A model, two recordings, a manifest of both, and a file that is none."""
+    folder = tmp_path_factory.mktemp("given")
+    model.save_pretrained(folder / "model")
+    noise = np.random.default_rng(0).normal(scale=0.1, size=(2, 16_000))
+    rows = []
+    for number, samples in enumerate(noise):
+        soundfile.write(folder / f"{number}.wav", samples, 16_000)
+        rows.append(Utterance(str(number), str(folder / f"{number}.wav"), 98, f"Satz {number}", f"sentence {number}"))
+    write_manifest(folder / "test.tsv", rows)
+    (folder / "broken.wav").write_bytes(b"RIFF but not really")
+    return folder
+
+
+def test_cli_prints_json_and_writes_a_page(given_, store, glossary, tmp_path):
+    common = (
+        "--model",
+        given_ / "model",
+        "--store",
+        store.path,
+        "--store",
+        glossary.path,
+        "--html",
+        tmp_path / "a.html",
+    )
+    answer = npda(given_ / "test.tsv", *common, "--json", "--k", 3, "--lambda", 0.25, "--temperature", 7, "--beam", 2)
+    assert answer.exit_code == 0, answer.output
+    found = [Explanation.from_json(line) for line in answer.stdout.splitlines()]
+    assert [(e.transcript, e.reference) for e in found] == [("sentence 0", "Satz 0"), ("sentence 1", "Satz 1")]
+    assert all(e.signature.startswith("k:3|λ:0.25|T:7|beam:2|store:") for e in found)
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == page(*found)[0]
+
+
+def test_cli_skips_what_it_cannot_read(given_, store, tmp_path):
+    common = ("--model", given_ / "model", "--store", store.path)
+    answer = npda(
+        given_ / "broken.wav", given_ / "0.wav", tmp_path / "none.wav", *common, "--html", tmp_path / "a.html"
+    )
+    assert answer.exit_code == 2
+    for name in ("broken.wav", "none.wav"):
+        assert f"{name}" in answer.stderr
+    assert answer.stderr.count("npda: skipped:") == 2
+    assert "best neighbour" in answer.stdout
+    assert (tmp_path / "a.html").is_file()
+    assert npda(given_ / "broken.wav", *common, "--html", tmp_path / "b.html").exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_cli_takes_what_was_tuned(given_, store, monkeypatch):
+    tuned = KnnOptions(5, 0.3, 40)
+    monkeypatch.setattr("npda.evaluation.tuning.load_tuned", lambda store: tuned, raising=False)
+    answer = npda(given_ / "0.wav", "--model", given_ / "model", "--store", store.path, "--json", "--lambda", 0.4)
+    assert json.loads(answer.stdout)["signature"].startswith("k:5|λ:0.4|T:40|")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("a.wav", "--store", "{store}", "--temperature", "0"), "emperature must be above 0"),
+        (("a.wav", "--store", "{store}", "--html", "{folder}"), "is a folder"),
+        (("a.wav", "--store", "nowhere"), "nowhere is not a datastore"),
+        (("none.tsv", "--store", "{store}"), "none.tsv cannot be read"),
+    ],
+)
+def test_cli_refuses_wrong_options(given_, store, arguments, sentence):
+    filled = [a.format(store=store.path, folder=given_) for a in arguments]
+    answer = npda(*filled, "--model", given_ / "model")
+    assert isinstance(answer.exception, InputError)
+    assert sentence in str(answer.exception)
