@@ -35,12 +35,14 @@ class Axis:
 
     def times(self, factor: float) -> Axis:
         # Twelve digits: 20 × 0.3 is to be called 6.
-        return Axis(*(tuple(float(f"{v * factor:.12g}") for v in part) for part in (self.values, self.below, self.above)))
+        return Axis(
+            *(tuple(float(f"{v * factor:.12g}") for v in part) for part in (self.values, self.below, self.above))
+        )
 
-    def beside(self, value: float) -> tuple[float, ...]:
-        """The values next to one of the axis."""
+    def beside(self, value: float, distance: int = 1) -> tuple[float, ...]:
+        """The values so many places below and above one of the axis, where there are any."""
         place = self.values.index(value)
-        return self.values[max(place - 1, 0) : place] + self.values[place + 1 : place + 2]
+        return tuple(self.values[i] for i in (place - distance, place + distance) if 0 <= i < len(self.values))
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ class Evidence:
 
 
 @torch.inference_mode()
-def gather(devset: DevSet, retriever: Retriever, k: int, advance: Callable[[int], None] = lambda done: None) -> Evidence:
+def gather(
+    devset: DevSet, retriever: Retriever, k: int, advance: Callable[[int], None] = lambda done: None
+) -> Evidence:
     """Force the references on the decoder, and ask the store once for the k neighbours of every state.
 
     advance: called with the number of sentences of every batch that is done

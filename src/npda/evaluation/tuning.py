@@ -8,7 +8,7 @@ a λ at which a search that must live with its own mistakes derails, so that λ 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from npda.corpus.manifest import Utterance
@@ -19,6 +19,7 @@ from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
+from npda.evaluation.remembering import RememberingRetriever
 from npda.evaluation.scores import bleu
 from npda.models.backbone import Backbone
 from npda.progress import bar
@@ -26,6 +27,7 @@ from npda.progress import bar
 # The paper's temperatures, 1 … 200, suit distances of this order: 0.01 … 2 times as large.
 USUAL_SCALE = 100.0
 _FAR = 8.0  # times smaller or larger than that, and the temperatures are scaled
+_AS_GOOD = 0.03  # nats a token: likelihoods that near are as good
 _KNOWN = 0.5  # share of dev states that may be keys of the store
 
 
@@ -122,6 +124,7 @@ def tune(
         def advance(done: int) -> None:
             display.advance(task, done)
 
+        remembering = RememberingRetriever(retriever, int(grid.k.values[-1]))
         evidence = gather(devset, retriever, grid.largest_k, advance)
         _check(evidence, len(devset))
         factor = temperature_factor(evidence.scale)
@@ -129,7 +132,7 @@ def tune(
 
         def decode(knn: KnnOptions | None) -> float:
             display.update(task, description=f"tuning: {knn or 'model alone'}")
-            return bleu(_translations(devset, retriever, knn, options, advance), devset.references).value
+            return bleu(_translations(devset, remembering, knn, options, advance), devset.references).value
 
         base = decode(None)
         grid, decoded = climb(evidence, grid, points, decode, decodes)
@@ -166,13 +169,23 @@ def temperature_factor(scale: float) -> float:
 
 
 def scored(evidence: Evidence, grid: Grid) -> tuple[Grid, tuple[Point, ...]]:
-    """The likelihood of all points; a grid whose best lies at an edge is extended there."""
+    """The likelihood of all points; a grid whose favourite lies at an edge is extended there."""
     while True:
         points = _points(evidence, grid)
-        wider = grid.extended(_likeliest(points).options)
+        wider = grid.extended(favourite(points))
         if wider == grid:
             return grid, points
         grid = wider
+
+
+def favourite(points: Sequence[Point]) -> KnnOptions:
+    """What likelihood recommends: the best λ and T for the smallest k that is about as good as any.
+
+    Many neighbours make references likelier and searches worse.
+    """
+    best = {k: _likeliest(points, k) for k in sorted({point.options.k for point in points})}
+    enough = max(point.log_likelihood for point in best.values()) - _AS_GOOD
+    return next(point.options for point in best.values() if point.log_likelihood >= enough)
 
 
 def climb(
@@ -180,30 +193,34 @@ def climb(
 ) -> tuple[Grid, list[Decoded]]:
     """Decode a few points, each chosen by what the ones before it gave; the grid grows where the best is at its edge.
 
-    First every other λ with the likeliest k and T. Then, around the best so far: the λ on either side of it, the
-    likeliest point of another k, the next T and k; until nothing around it is better, or ``decodes`` are spent.
+    It starts with two λ for the favourite k and T, and goes up from the better one: to λ two places away, to λ beside
+    it, to the next k with the T that suits it, to the next T; until nothing around is better, or ``decodes`` are spent.
     """
-    likeliest = _likeliest(points).options
-    rival = _likeliest([point for point in points if point.options.k != likeliest.k] or points).options
-    coarse = grid.lambda_.values[2::2] if decodes > len(grid.lambda_.values[2::2]) else (likeliest.lambda_,)
+    start = favourite(points)
+    middle = len(grid.lambda_.values) // 2
+    todo = [replace(start, lambda_=lambda_) for lambda_ in grid.lambda_.values[middle : middle + 3 : 2]]
+    if decodes < 3:
+        todo = [start]  # too few to search for λ: it is the likelihood's
     decoded: dict[KnnOptions, float] = {}
-    for lambda_ in coarse:
-        options = replace(likeliest, lambda_=lambda_)
-        decoded[options] = decode(options)
-    while len(decoded) < decodes:
-        best = best_decoded(evidence, [Decoded(*item) for item in decoded.items()]).options
-        grid = grid.extended(best)
-        around = [
-            *(replace(best, lambda_=lambda_) for lambda_ in grid.lambda_.beside(best.lambda_)),
-            replace(rival, lambda_=best.lambda_),
-            *(replace(best, temperature=temperature) for temperature in grid.temperature.beside(best.temperature)),
-            *(replace(best, k=int(k)) for k in grid.k.beside(best.k)),
-        ]
-        options = next((options for options in around if options not in decoded), None)
-        if options is None:
-            break
-        decoded[options] = decode(options)
-    return grid, [Decoded(*item) for item in decoded.items()]
+    while todo and len(decoded) < decodes:
+        decoded[todo[0]] = decode(todo[0])
+        if not (todo := todo[1:]):
+            best = best_decoded(evidence, _listed(decoded)).options
+            grid = grid.extended(best)
+            todo = [options for options in _around(evidence, grid, points, best) if options not in decoded][:1]
+    return grid, _listed(decoded)
+
+
+def _around(evidence: Evidence, grid: Grid, points: Sequence[Point], best: KnnOptions) -> Iterator[KnnOptions]:
+    """Where to go from a point, the most promising first."""
+    for distance in (2, 1):
+        beside = [replace(best, lambda_=lambda_) for lambda_ in grid.lambda_.beside(best.lambda_, distance)]
+        yield from sorted(beside, key=lambda options: -log_likelihood(evidence, options))
+    for k in grid.k.beside(best.k):
+        suits = _likeliest(points, int(k)) if any(p.options.k == k for p in points) else None
+        yield replace(best, k=int(k), temperature=suits.options.temperature if suits else best.temperature)
+    for temperature in grid.temperature.beside(best.temperature):
+        yield replace(best, temperature=temperature)
 
 
 def best_decoded(evidence: Evidence, decoded: Sequence[Decoded]) -> Decoded:
@@ -220,8 +237,12 @@ def _points(evidence: Evidence, grid: Grid) -> tuple[Point, ...]:
     return tuple(Point(*pair) for pair in zip(grid.points(), log_likelihoods(evidence, grid), strict=True))
 
 
-def _likeliest(points: Sequence[Point]) -> Point:
-    return max(points, key=lambda point: point.log_likelihood)
+def _likeliest(points: Sequence[Point], k: int) -> Point:
+    return max((point for point in points if point.options.k == k), key=lambda point: point.log_likelihood)
+
+
+def _listed(decoded: dict[KnnOptions, float]) -> list[Decoded]:
+    return [Decoded(options, value) for options, value in decoded.items()]
 
 
 def _translations(
