@@ -72,7 +72,7 @@ def test_split_sizes_and_ids():
 def test_the_version_stands_for_these_sentences():
     """Where this fails the sentences have changed: raise VERSION, then write the new digest here."""
     text = "\n".join(str(sentences(*key, language)) for key in SPLITS for language in LANGUAGES)
-    assert (grammar.VERSION, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("3", "caf02b982e125990")
+    assert (grammar.VERSION, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("4", "a98ae8ae74f62ae8")
 
 
 def test_the_same_seed_gives_the_same_sentences_in_another_process():

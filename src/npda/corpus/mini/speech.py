@@ -1,4 +1,4 @@
-"""The speech of the embedded corpus: every sentence read by one of four espeak-ng voices."""
+"""The speech of the embedded corpus: every sentence read by one of three espeak-ng voices."""
 
 import os
 import random
@@ -16,7 +16,7 @@ from npda.corpus.pairs import Pair, write_pairs
 from npda.corpus.synthesis import Espeak, Synthesizer
 from npda.progress import bar
 
-VOICES = ("en-us", "en-gb", "en-us+f3", "en-us+m3")
+VOICES = ("en-us", "en-us+f3", "en-us+m3")
 # Brisk, so that a sentence takes little more than a hundred frames and a model is trained in minutes.
 RATES = range(285, 316)
 PITCHES = range(40, 61)
