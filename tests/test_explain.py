@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 from npda.cli.explain import explain as explain_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
-from npda.datastore.store import Datastore
+from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Neighbours
+from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
@@ -74,7 +74,9 @@ def entries(model) -> list[tuple[Pair, int, int]]:
     return [(p, i, t) for p in PAIRS for i, t in enumerate([*model.target.encode(p.tgt_text), eos])]
 
 
-@pytest.mark.parametrize(("k", "lambda_", "temperature"), [(1, 0.5, 5.0), (8, 0.6, 20.0), (16, 1.0, 100.0)])
+@pytest.mark.parametrize(
+    ("k", "lambda_", "temperature"), [(1, 0.5, 5.0), (4, 0.4, 100.0), (8, 0.1, 20.0), (16, 1.0, 100.0)]
+)
 def test_every_number_equals_brute_force(model, memories, store, k, lambda_, temperature):
     keys = np.concatenate([block for _, block in store.entries.blocks(1000)])
     table = entries(model)
@@ -138,6 +140,27 @@ def test_with_lambda_zero_the_model_decides_everything(model, memories, store):
         assert token.decided_by == "model"
         assert token.p == pytest.approx(token.p_model, rel=1e-5)
         assert len(token.neighbours) == 4  # shown all the same
+
+
+class Echo:
+    """A store that always says what the model says."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def search(self, queries: np.ndarray, k: int) -> Neighbours:
+        values = self.model.logits(torch.from_numpy(queries)).argmax(dim=1, keepdim=True).numpy()
+        return Neighbours(np.zeros(values.shape, np.float32), values.astype(np.int32), values.astype(np.int64))
+
+    def neighbour_info(self, id_: int) -> Entry:
+        return Entry("so it is", self.model.target.decode([id_]), 0, id_, "echo")
+
+
+def test_who_agrees_decides_together(model, memories):
+    e = explain(model, memories[0], Echo(model), KnnOptions(1, 0.5, 10), SearchOptions(beam=1, max_length=14))
+    assert e.text == e.base_text
+    assert {token.decided_by for token in e.tokens} == {word.decided_by for word in e.words} == {"both"}
+    assert not any(token.changed or token.p_knn < 1 for token in e.tokens)
 
 
 def test_words_cover_the_tokens_and_their_evidence_adds_up(explanation, model):
