@@ -22,11 +22,11 @@ def explain(
     audio: Annotated[list[str], typer.Argument(help="Audio files (wav, flac, ogg, mp3) or manifests (.tsv).")],
     model: Annotated[Path, typer.Option(help="Model directory.")],
     store: Annotated[list[Path], typer.Option(help="Datastore; several are searched together.")],
-    k: Annotated[int | None, typer.Option(min=1, help="Neighbours [default: as tuned, or 16].")] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="Neighbours; by default as tuned, or 16.")] = None,
     lambda_: Annotated[
-        float | None, typer.Option("--lambda", min=0, max=1, help="Their weight [default: as tuned, or 0.7].")
+        float | None, typer.Option("--lambda", min=0, max=1, help="Their weight; by default as tuned, or 0.7.")
     ] = None,
-    temperature: Annotated[float | None, typer.Option(help="T of the distances [default: as tuned, or 10].")] = None,
+    temperature: Annotated[float | None, typer.Option(help="T of the distances; by default as tuned, or 10.")] = None,
     beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
     max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
