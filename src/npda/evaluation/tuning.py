@@ -1,8 +1,8 @@
 """Choosing k, λ and T on held-out sentences of the domain, spoken or written.
 
 The paper decodes its dev set with every point of a grid. Here the whole grid is scored by the likelihood of the
-references, which takes one retrieval, and only a few points are decoded: likelihood ranks k and T well, but asks for
-a λ at which a search that must live with its own mistakes derails, so that λ is chosen by BLEU.
+references, which takes one retrieval, and only a few points are decoded: likelihood is a good guide to k and T, but may
+ask for a λ at which a search that must live with its own mistakes derails, so that λ is chosen by BLEU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from npda.progress import bar
 # The paper's temperatures, 1 … 200, suit distances of this order: 0.01 … 2 times as large.
 USUAL_SCALE = 100.0
 _FAR = 8.0  # times smaller or larger than that, and the temperatures are scaled
-_AS_GOOD = 0.03  # nats a token: likelihoods that near are as good
+_AS_GOOD = 0.025  # nats a token: likelihoods that near are as good
 _KNOWN = 0.5  # share of dev states that may be keys of the store
 
 
@@ -179,13 +179,14 @@ def scored(evidence: Evidence, grid: Grid) -> tuple[Grid, tuple[Point, ...]]:
 
 
 def favourite(points: Sequence[Point]) -> KnnOptions:
-    """What likelihood recommends: the best λ and T for the smallest k that is about as good as any.
+    """What likelihood recommends: the smallest k that is about as good as any, and so its T, with the best λ.
 
-    Many neighbours make references likelier and searches worse.
+    Neighbours further away make references likelier and searches worse, so that the likeliest k and T are too large.
     """
-    best = {k: _likeliest(points, k) for k in sorted({point.options.k for point in points})}
-    enough = max(point.log_likelihood for point in best.values()) - _AS_GOOD
-    return next(point.options for point in best.values() if point.log_likelihood >= enough)
+    best = {k: _sharpest(points, k) for k in sorted({point.options.k for point in points})}
+    enough = max(point.log_likelihood for point in points) - _AS_GOOD
+    likeliest = {k: max(p.log_likelihood for p in points if p.options.k == k) for k in best}
+    return next(point.options for k, point in best.items() if likeliest[k] >= enough)
 
 
 def climb(
@@ -217,8 +218,9 @@ def _around(evidence: Evidence, grid: Grid, points: Sequence[Point], best: KnnOp
         beside = [replace(best, lambda_=lambda_) for lambda_ in grid.lambda_.beside(best.lambda_, distance)]
         yield from sorted(beside, key=lambda options: -log_likelihood(evidence, options))
     for k in grid.k.beside(best.k):
-        suits = _likeliest(points, int(k)) if any(p.options.k == k for p in points) else None
-        yield replace(best, k=int(k), temperature=suits.options.temperature if suits else best.temperature)
+        known = any(point.options.k == k for point in points)
+        temperature = _sharpest(points, int(k)).options.temperature if known else best.temperature
+        yield replace(best, k=int(k), temperature=temperature)
     for temperature in grid.temperature.beside(best.temperature):
         yield replace(best, temperature=temperature)
 
@@ -237,8 +239,12 @@ def _points(evidence: Evidence, grid: Grid) -> tuple[Point, ...]:
     return tuple(Point(*pair) for pair in zip(grid.points(), log_likelihoods(evidence, grid), strict=True))
 
 
-def _likeliest(points: Sequence[Point], k: int) -> Point:
-    return max((point for point in points if point.options.k == k), key=lambda point: point.log_likelihood)
+def _sharpest(points: Sequence[Point], k: int) -> Point:
+    """Of one k, the smallest T that is about as good as any, with its best λ."""
+    of_k = [point for point in points if point.options.k == k]
+    enough = max(point.log_likelihood for point in of_k) - _AS_GOOD
+    lowest = min(point.options.temperature for point in of_k if point.log_likelihood >= enough)
+    return max((p for p in of_k if p.options.temperature == lowest), key=lambda point: point.log_likelihood)
 
 
 def _listed(decoded: dict[KnnOptions, float]) -> list[Decoded]:

@@ -1,0 +1,137 @@
+"""npda tune: how many neighbours, how much to trust them, and how sharply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from npda.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from npda.evaluation.tuning import Tuning
+
+
+def tune(
+    model: Annotated[Path, typer.Option(help="Model directory.")],
+    store: Annotated[Path, typer.Option(help="Datastore to tune; it remembers the outcome.")],
+    speech: Annotated[Path | None, typer.Option(help="Manifest of in-domain dev speech.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Held-out in-domain pairs (.tsv), for who has no speech.")] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size of the search to tune for.")] = 5,
+    length_penalty: Annotated[float, typer.Option(help="α of the search to tune for.")] = 0.6,
+    max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
+    decodes: Annotated[int, typer.Option(min=1, help="How many settings are tried out by decoding.")] = 8,
+    language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture of the λ × T map to write (.png).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Choose k, λ and T of a datastore on held-out sentences of its domain.
+
+    All settings of the paper's grid are compared by the likelihood of the reference translations, the most promising
+    are decoded, and the best dev BLEU wins. The choice is kept in the datastore, where translation finds it.
+
+    Examples:
+
+        npda tune --model runs/demo/aligned --store store --text parliament-dev.tsv
+
+        npda tune --model runs/demo/aligned --store store --speech dev.tsv --plot map.png
+    """
+    if (speech is None) == (text is None):
+        raise InputError("Give either --speech, a manifest, or --text, pairs: the sentences to tune on.")
+    if plot is not None and plot.suffix != ".png":
+        raise InputError(f"The picture is a PNG: call it {plot.with_suffix('.png')}.")
+
+    from npda.corpus.manifest import read_manifest
+    from npda.corpus.pairs import read_pairs
+    from npda.datastore.store import Datastore
+    from npda.decoding.beam import SearchOptions
+    from npda.evaluation.tuned import save_tuned
+    from npda.evaluation.tuning import tune as run
+    from npda.models import load_backbone
+
+    sentences = read_manifest(speech) if speech is not None else read_pairs(text or "")
+    Datastore.open(store)  # looked at first: a model takes its time to load
+    backbone = load_backbone(model)
+    opened = Datastore.open(store, backbone)
+    options = SearchOptions(beam, length_penalty, max_length)
+    way = "speech" if speech is not None else "text"
+    tuning = run(backbone, opened, sentences, way, options, decodes, language=language)
+    save_tuned(opened, tuning)
+    if plot is not None:
+        from npda.evaluation.tuning_plot import plot_tuning
+
+        plot_tuning(tuning, plot)
+    if as_json:
+        print(json.dumps(tuning.record(), ensure_ascii=False))
+    else:
+        _print(tuning, store)
+
+
+def _print(tuning: Tuning, store: Path) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_map(tuning))
+    console.print(_decoded(tuning))
+    best = tuning.best
+    lines = [f"{tuning.sentences} dev sentences ({tuning.way}), {tuning.seconds:.0f} s, beam {tuning.search.beam}"]
+    if tuning.skipped:
+        lines.append(f"{tuning.skipped} sentences left out: they are empty, or too long for the model")
+    if tuning.factor != 1:
+        lines.append(
+            f"temperatures {tuning.factor:g} times the paper's, as the 8th neighbour lies at {tuning.scale:.3g}"
+        )
+    if best.lambda_ == 0:
+        lines.append("The datastore does not help on these sentences: λ is 0, the model alone.")
+    lines.append(f"best: k {best.k}, λ {best.lambda_:g}, T {best.temperature:g} (kept in {store})")
+    lines.append(f"dev BLEU: {tuning.base_bleu:.2f} → {tuning.bleu:.2f} ({tuning.bleu - tuning.base_bleu:+.2f})")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _map(tuning: Tuning) -> Table:
+    """Rows λ, columns T, the log-likelihood in a colour from red to green."""
+    from rich.table import Table
+    from rich.text import Text
+
+    k = tuning.best.k
+    plane = tuning.plane(k)
+    temperatures = sorted({temperature for _, temperature in plane})
+    low, high = sorted(plane.values())[len(plane) // 10], max(plane.values())
+    decoded = {(d.options.lambda_, d.options.temperature) for d in tuning.decoded if d.options.k == k}
+    table = Table("λ \\ T", title=f"log-likelihood a token, k = {k} (• decoded)", padding=(0, 0))
+    for temperature in temperatures:
+        table.add_column(f"{temperature:g}", justify="right")
+    for lambda_ in sorted({lambda_ for lambda_, _ in plane}, reverse=True):
+        cells = []
+        for temperature in temperatures:
+            value = plane[lambda_, temperature]
+            mark = "•" if (lambda_, temperature) in decoded else " "
+            cells.append(Text(f" {value:.3f}{mark}", style=f"black on {_colour((value - low) / ((high - low) or 1))}"))
+        table.add_row(f"{lambda_:g}", *cells)
+    return table
+
+
+def _colour(share: float) -> str:
+    """0 red, ½ yellow, 1 green."""
+    share = min(max(share, 0.0), 1.0)
+    red, green = min(1.0, 2 - 2 * share), min(1.0, 2 * share)
+    return f"rgb({90 + round(150 * red)},{90 + round(130 * green)},90)"
+
+
+def _decoded(tuning: Tuning) -> Table:
+    from rich.table import Table
+
+    table = Table("k", "λ", "T", "dev BLEU", title="decoded")
+    table.add_row("–", "0", "–", f"{tuning.base_bleu:.2f}")
+    for point in tuning.decoded:
+        options = point.options
+        style = "bold green" if options == tuning.best else None
+        table.add_row(
+            str(options.k), f"{options.lambda_:g}", f"{options.temperature:g}", f"{point.bleu:.2f}", style=style
+        )
+    return table
