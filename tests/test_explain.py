@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -446,10 +447,12 @@ def test_cli_skips_what_it_cannot_read(given_, store, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
 
 
-def test_cli_takes_what_was_tuned(given_, store, monkeypatch):
-    tuned = KnnOptions(5, 0.3, 40)
-    monkeypatch.setattr("npda.evaluation.tuning.load_tuned", lambda store: tuned, raising=False)
-    answer = npda(given_ / "0.wav", "--model", given_ / "model", "--store", store.path, "--json", "--lambda", 0.4)
+def test_cli_takes_what_was_tuned(given_, glossary, tmp_path):
+    store = tmp_path / "tuned"
+    shutil.copytree(glossary.path, store)
+    best = {"k": 5, "lambda": 0.3, "temperature": 40, "way": "text", "beam": 5, "length_penalty": 0.6}
+    (store / "knn.json").write_text(json.dumps({**best, "bleu": 2, "base_bleu": 1, "store": glossary.digest}))
+    answer = npda(given_ / "0.wav", "--model", given_ / "model", "--store", store, "--json", "--lambda", 0.4)
     assert json.loads(answer.stdout)["signature"].startswith("k:5|λ:0.4|T:40|")
 
 

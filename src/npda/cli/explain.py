@@ -110,8 +110,9 @@ def _inputs(names: list[str]) -> Iterator[Utterance]:
 def _knn(store: Datastore, k: int | None, lambda_: float | None, temperature: float | None) -> KnnOptions:
     """What was asked for; the rest as tuned for the store."""
     from npda.decoding.knn import KnnOptions
+    from npda.evaluation.tuned import load_tuned
 
-    tuned = _tuned(store) or KnnOptions()
+    tuned = load_tuned(store) or KnnOptions()
     return KnnOptions(
         tuned.k if k is None else k,
         tuned.lambda_ if lambda_ is None else lambda_,
@@ -141,11 +142,3 @@ def _write(explanations: Iterator[Explanation], path: Path) -> None:
         if not write_page(explanations, stream):
             raise typer.Exit(2)
     print(f"npda: {path} is written; open it in a browser.", file=sys.stderr)
-
-
-def _tuned(store: Datastore) -> KnnOptions | None:
-    try:
-        from npda.evaluation.tuning import load_tuned  # pyright: ignore[reportAttributeAccessIssue]
-    except ImportError:
-        return None
-    return load_tuned(store)
