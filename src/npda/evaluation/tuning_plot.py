@@ -11,7 +11,7 @@ from npda.files import atomic_write
 
 
 def plot_tuning(tuning: Tuning, path: str | Path) -> None:
-    """Log-likelihood over λ and T for the best k; circles are points that were decoded, with their BLEU."""
+    """Log-likelihood over λ and T for the best k; boxes hold the BLEU of points that were decoded."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
