@@ -14,6 +14,7 @@ from npda.cli.align import align
 from npda.cli.build import build
 from npda.cli.demo import demo
 from npda.cli.evaluate import evaluate
+from npda.cli.explain import explain
 from npda.cli.filter import filter_
 from npda.cli.inspect import inspect
 from npda.cli.mini import mini
@@ -35,6 +36,7 @@ app.command()(train)
 app.command()(align)
 app.command()(build)
 app.command()(translate)
+app.command()(explain)
 app.command()(evaluate)
 app.command()(inspect)
 app.command()(remove)

@@ -87,9 +87,9 @@ def _source(
         if not path.is_file():
             raise InputError(f"There is no file {path}.")
 
+    from npda.corpus.pairs import stream_moses, stream_pairs
     from npda.datastore.build import Source
     from npda.datastore.encode import Sentence
-    from npda.corpus.pairs import stream_moses, stream_pairs
 
     sentences: Iterable[Sentence]
     kind = "speech" if speech else "glossary" if glossary else "text"

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.translate import knn_options
 from npda.corpus.manifest import Utterance
 from npda.errors import InputError
 
 if TYPE_CHECKING:
-    from npda.datastore.store import Datastore
-    from npda.decoding.knn import KnnOptions
     from npda.explanation.records import Explanation
 
 
@@ -61,7 +60,7 @@ def explain(
     from npda.models import load_backbone
 
     stores = [Datastore.open(path) for path in store]  # first, since a model takes its time to load
-    knn = _knn(stores[0], k, lambda_, temperature)
+    knn = knn_options(stores[0], k, lambda_, temperature)
     backbone = load_backbone(model)
     for opened in stores:
         opened.check(backbone)
@@ -105,19 +104,6 @@ def _inputs(names: list[str]) -> Iterator[Utterance]:
             yield from read_manifest(name)
         else:
             yield Utterance(id=name, audio=name, n_frames=0, tgt_text="")
-
-
-def _knn(store: Datastore, k: int | None, lambda_: float | None, temperature: float | None) -> KnnOptions:
-    """What was asked for; the rest as tuned for the store."""
-    from npda.decoding.knn import KnnOptions
-    from npda.evaluation.tuned import load_tuned
-
-    tuned = load_tuned(store) or KnnOptions()
-    return KnnOptions(
-        tuned.k if k is None else k,
-        tuned.lambda_ if lambda_ is None else lambda_,
-        tuned.temperature if temperature is None else temperature,
-    )
 
 
 def _print(explanation: Explanation, as_json: bool) -> None:

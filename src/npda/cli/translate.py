@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from npda.errors import InputError
+
+if TYPE_CHECKING:
+    from npda.datastore.store import Datastore
+    from npda.decoding.knn import KnnOptions
 
 
 def translate(
@@ -18,6 +22,12 @@ def translate(
     format: Annotated[Literal["txt", "json", "srt", "vtt", "tsv"], typer.Option("--format", "-f")] = "txt",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write instead of printing.")] = None,
     output_dir: Annotated[Path | None, typer.Option(help="Folder for one file per input.")] = None,
+    store: Annotated[list[Path] | None, typer.Option(help="Datastore to search; several times for several.")] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="Neighbours (default: as tuned for the store, or 16).")] = None,
+    lambda_: Annotated[
+        float | None, typer.Option("--lambda", min=0, max=1, help="Weight of the neighbours (tuned, or 0.7).")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="T of the distances (tuned, or 10).")] = None,
     beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
     n_best: Annotated[int, typer.Option(min=1, help="Alternatives per input, shown with -f json.")] = 1,
@@ -34,6 +44,8 @@ def translate(
 
         npda translate test.tsv --model runs/demo/base -o hypotheses.txt
 
+        npda translate debate.flac --model runs/demo/aligned --store parliament --store glossary
+
         npda translate a.flac b.flac --model runs/demo/base -f srt --output-dir subtitles
     """
     if output and output_dir:
@@ -42,6 +54,7 @@ def translate(
         raise InputError(f"--n-best {n_best} needs a beam at least as large; add --beam {n_best}.")
     inputs = list(_inputs(audio))
 
+    from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
     from npda.progress import track
     from npda.translator import Translator
@@ -55,7 +68,11 @@ def translate(
         faults.append(error)
         print(f"npda: skipped: {error}", file=sys.stderr)
 
-    translations = translator.translate_all(inputs, options, language, on_error=report)
+    fusions = []
+    if store:
+        stores = [Datastore.open(path, translator.backbone) for path in store]
+        fusions = [translator.neighbours(stores, knn_options(stores[0], k, lambda_, temperature))]
+    translations = translator.translate_all(inputs, options, language, fusions, on_error=report)
     # What was skipped keeps its place, so that lines and rows of a manifest correspond.
     results = [
         Result(
@@ -75,6 +92,21 @@ def translate(
         write(results, format, sys.stdout)
     if faults:
         raise typer.Exit(2)
+
+
+def knn_options(store: Datastore, k: int | None, lambda_: float | None, temperature: float | None) -> KnnOptions:
+    """What was given, else what the store was tuned to, else the defaults."""
+    from dataclasses import replace
+
+    from npda.decoding.knn import KnnOptions
+    from npda.evaluation.tuned import load_tuned
+
+    given = {"k": k, "lambda_": lambda_, "temperature": temperature}
+    options = load_tuned(store) or KnnOptions()
+    try:
+        return replace(options, **{name: value for name, value in given.items() if value is not None})
+    except ValueError as error:
+        raise InputError(f"{str(error).capitalize()}.") from None
 
 
 def _inputs(names: list[str]) -> Iterator[str]:
