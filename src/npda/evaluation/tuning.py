@@ -137,15 +137,12 @@ def tune(
         base = decode(None)
         grid, decoded = climb(evidence, grid, points, decode, decodes)
         display.update(task, completed=(decodes + 2) * len(devset))
-    best = best_decoded(evidence, decoded)
-    alone = float(evidence.log_probs.mean())
-    if base > best.bleu or (base == best.bleu and alone > log_likelihood(evidence, best.options)):
-        best = Decoded(replace(best.options, lambda_=0.0), base)
+    best = best_or_alone(evidence, decoded, base)
     return Tuning(
         best=best.options,
         bleu=best.bleu,
         base_bleu=base,
-        base_log_likelihood=alone,
+        base_log_likelihood=float(evidence.log_probs.mean()),
         points=_points(evidence, grid),
         decoded=tuple(decoded),
         way=way,
@@ -179,14 +176,13 @@ def scored(evidence: Evidence, grid: Grid) -> tuple[Grid, tuple[Point, ...]]:
 
 
 def favourite(points: Sequence[Point]) -> KnnOptions:
-    """What likelihood recommends: the smallest k that is about as good as any, and so its T, with the best λ.
+    """What likelihood recommends: the smallest k that is about as good as any, likewise its T, and their best λ.
 
     Neighbours further away make references likelier and searches worse, so that the likeliest k and T are too large.
     """
-    best = {k: _sharpest(points, k) for k in sorted({point.options.k for point in points})}
     enough = max(point.log_likelihood for point in points) - _AS_GOOD
-    likeliest = {k: max(p.log_likelihood for p in points if p.options.k == k) for k in best}
-    return next(point.options for k, point in best.items() if likeliest[k] >= enough)
+    smallest = min(point.options.k for point in points if point.log_likelihood >= enough)
+    return _sharpest(points, smallest).options
 
 
 def climb(
@@ -230,6 +226,15 @@ def best_decoded(evidence: Evidence, decoded: Sequence[Decoded]) -> Decoded:
     return max(decoded, key=lambda d: (d.bleu, log_likelihood(evidence, d.options)))
 
 
+def best_or_alone(evidence: Evidence, decoded: Sequence[Decoded], base: float) -> Decoded:
+    """The best that was decoded, with λ 0 if the model alone is better (base: its BLEU) or as good and likelier."""
+    best = best_decoded(evidence, decoded)
+    alone = float(evidence.log_probs.mean())
+    if (base, alone) > (best.bleu, log_likelihood(evidence, best.options)):
+        return Decoded(replace(best.options, lambda_=0.0), base)
+    return best
+
+
 def log_likelihood(evidence: Evidence, options: KnnOptions) -> float:
     axes = Axis((options.k,)), Axis((options.lambda_,)), Axis((options.temperature,))
     return log_likelihoods(evidence, Grid(*axes))[0]
@@ -271,7 +276,7 @@ def _translations(
 def _check(evidence: Evidence, sentences: int) -> None:
     if evidence.distances[:, 0].isinf().all():
         raise InputError("The datastore holds no keys: there is nothing to tune.")
-    if evidence.share_of_known > _KNOWN:
+    if evidence.scale == 0 or evidence.share_of_known > _KNOWN:
         raise InputError(
             f"The datastore knows most of the {sentences} dev sentences already, so that they cannot tell how much "
             "to trust it: build it without them (see `npda filter`), or tune on other sentences."
