@@ -21,6 +21,7 @@ from npda.cli.mini import mini
 from npda.cli.remove import remove
 from npda.cli.train import train
 from npda.cli.translate import translate
+from npda.cli.tune import tune
 from npda.errors import InputError
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(align)
 app.command()(build)
+app.command()(tune)
 app.command()(translate)
 app.command()(explain)
 app.command()(evaluate)
