@@ -41,6 +41,7 @@ def aligned_backbone(layers: int = 2):
 def test_terms_equal_the_formula(variant):
     model = aligned_backbone()
     given = batch(model)
+    assert model.text_encoder is not None
     objective = Align(model, model.text_encoder, variant, label_smoothing=0.0).eval()
     sums, counts = objective(given), objective.counts(given)
 
