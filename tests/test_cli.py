@@ -12,7 +12,20 @@ import tiny
 
 from npda.corpus.manifest import Utterance, write_manifest
 
-VERBS = "align build demo evaluate explain filter inspect mini remove train translate tune".split()
+VERBS = [
+    "align",
+    "build",
+    "demo",
+    "evaluate",
+    "explain",
+    "filter",
+    "inspect",
+    "mini",
+    "remove",
+    "train",
+    "translate",
+    "tune",
+]
 
 
 def npda(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
