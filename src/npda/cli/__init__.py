@@ -18,6 +18,7 @@ from npda.cli.explain import explain
 from npda.cli.filter import filter_
 from npda.cli.inspect import inspect
 from npda.cli.mini import mini
+from npda.cli.prepare import prepare
 from npda.cli.remove import remove
 from npda.cli.train import train
 from npda.cli.translate import translate
@@ -44,6 +45,7 @@ app.command()(inspect)
 app.command()(remove)
 app.command("filter")(filter_)
 app.command()(mini)
+app.add_typer(prepare, name="prepare")
 
 
 @app.callback()
