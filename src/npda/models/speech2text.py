@@ -20,7 +20,8 @@ from npda import audio
 from npda.audio import Normalizer
 from npda.errors import InputError
 from npda.models.backbone import Memory
-from npda.models.stream import StreamLayer, TransformerStream, fuse
+from npda.models.decoder import decoder_states, decoder_stream, positions
+from npda.models.stream import TransformerStream
 from npda.models.text_encoder import TextEncoder
 from npda.text import Vocabulary
 
@@ -135,15 +136,10 @@ class Speech2Text(nn.Module):
         return [*start, self.target.language_id(language)]
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
-        return self.model.model.decoder(
-            input_ids=tokens,
-            encoder_hidden_states=memory.states,
-            encoder_attention_mask=memory.mask,
-            use_cache=False,
-        ).last_hidden_state
+        return decoder_states(self.model.model.decoder, memory, tokens)
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
-        return TransformerStream(self._stream_layers(), self._embed, self.model.model.decoder.layer_norm, memory, beam)
+        return decoder_stream(self.model.model.decoder, memory, beam)
 
     def logits(self, states: Tensor) -> Tensor:
         return self.model.lm_head(states)
@@ -151,7 +147,7 @@ class Speech2Text(nn.Module):
     def _attend(self, x: Tensor, mask: Tensor) -> Memory:
         """The transformer layers of the speech encoder. x: [batch, source, dim], mask: [batch, source]"""
         encoder: Any = self.model.model.encoder
-        x = x + self._positions(encoder.embed_positions, 0, x.shape[1])
+        x = x + positions(encoder.embed_positions, 0, x.shape[1])
         x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
         attention = None
         if not bool(mask.all()):
@@ -162,36 +158,3 @@ class Speech2Text(nn.Module):
                 continue
             x = layer(x, attention)
         return Memory(encoder.layer_norm(x), mask)
-
-    def _stream_layers(self) -> list[StreamLayer]:
-        layers: Any = self.model.model.decoder.layers
-        return [
-            StreamLayer(
-                heads=layer.self_attn.num_heads,
-                self_norm=layer.self_attn_layer_norm,
-                qkv=fuse(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
-                self_out=layer.self_attn.out_proj,
-                cross_norm=layer.encoder_attn_layer_norm,
-                cross_q=layer.encoder_attn.q_proj,
-                cross_kv=fuse(layer.encoder_attn.k_proj, layer.encoder_attn.v_proj),
-                cross_out=layer.encoder_attn.out_proj,
-                ffn_norm=layer.final_layer_norm,
-                fc1=layer.fc1,
-                fc2=layer.fc2,
-                activation=layer.activation_fn,
-            )
-            for layer in layers
-        ]
-
-    def _embed(self, tokens: Tensor, position: int) -> Tensor:
-        decoder = self.model.model.decoder
-        embedded = decoder.embed_tokens(tokens) * decoder.embed_scale
-        return embedded + self._positions(decoder.embed_positions, position, tokens.shape[1])
-
-    @staticmethod
-    def _positions(table: Any, start: int, length: int) -> Tensor:
-        """Sinusoidal positions start … start + length − 1; as in fairseq they count from padding_idx + 1."""
-        first = table.padding_idx + 1 + start
-        if first + length > table.weights.shape[0]:
-            table.make_weights(first + length + table.offset, table.embedding_dim, table.padding_idx)
-        return table.weights[first : first + length]

@@ -20,26 +20,17 @@ _GROWTH = 32  # positions by which the self-attention cache grows
 
 
 @dataclass(frozen=True)
-class StreamLayer:
-    """One pre-norm decoder layer, ready for single steps."""
+class SelfLayer:
+    """One pre-norm layer that sees what was written so far, ready for single steps."""
 
     heads: int
     self_norm: nn.LayerNorm
     qkv: tuple[Tensor, Tensor]  # weight [3·dim, dim], bias [3·dim]
     self_out: nn.Linear
-    cross_norm: nn.LayerNorm
-    cross_q: nn.Linear
-    cross_kv: tuple[Tensor, Tensor]  # weight [2·dim, dim], bias [2·dim]
-    cross_out: nn.Linear
     ffn_norm: nn.LayerNorm
     fc1: nn.Linear
     fc2: nn.Linear
     activation: Callable[[Tensor], Tensor]
-
-    def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Cross-attention keys and values of the memory. [batch, source, dim] → 2 × [batch, heads, source, d]"""
-        key, value = F.linear(memory, *self.cross_kv).chunk(2, dim=-1)
-        return self._split(key), self._split(value)
 
     def attend_self(self, x: Tensor, cache: Tensor, start: int) -> Tensor:
         """Append x to the cache and attend to all of it.
@@ -56,13 +47,6 @@ class StreamLayer:
         )
         return x + self.self_out(self._join(attended))
 
-    def attend_memory(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x: [batch·beam, n, dim]; key, value: [batch, heads, source, d]; mask: [batch, 1, 1, source] or None"""
-        batch = key.shape[0]
-        query = self.cross_q(self.cross_norm(x)).view(batch, -1, x.shape[-1])  # the beams side by side
-        attended = F.scaled_dot_product_attention(self._split(query), key, value, attn_mask=mask)
-        return x + self.cross_out(self._join(attended).view_as(x))
-
     def feed_forward(self, x: Tensor) -> Tensor:
         return x + self.fc2(self.activation(self.fc1(self.ffn_norm(x))))
 
@@ -73,6 +57,28 @@ class StreamLayer:
     def _join(self, x: Tensor) -> Tensor:
         """[batch, heads, n, d] → [batch, n, dim]"""
         return x.transpose(1, 2).flatten(2)
+
+
+@dataclass(frozen=True)
+class StreamLayer(SelfLayer):
+    """One decoder layer: between the two it attends to the memory."""
+
+    cross_norm: nn.LayerNorm
+    cross_q: nn.Linear
+    cross_kv: tuple[Tensor, Tensor]  # weight [2·dim, dim], bias [2·dim]
+    cross_out: nn.Linear
+
+    def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-attention keys and values of the memory. [batch, source, dim] → 2 × [batch, heads, source, d]"""
+        key, value = F.linear(memory, *self.cross_kv).chunk(2, dim=-1)
+        return self._split(key), self._split(value)
+
+    def attend_memory(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """x: [batch·beam, n, dim]; key, value: [batch, heads, source, d]; mask: [batch, 1, 1, source] or None"""
+        batch = key.shape[0]
+        query = self.cross_q(self.cross_norm(x)).view(batch, -1, x.shape[-1])  # the beams side by side
+        attended = F.scaled_dot_product_attention(self._split(query), key, value, attn_mask=mask)
+        return x + self.cross_out(self._join(attended).view_as(x))
 
 
 def fuse(*projections: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -107,8 +113,7 @@ class TransformerStream:
 
     def step(self, tokens: Tensor) -> Tensor:
         start, self._length = self._length, self._length + tokens.shape[1]
-        if self._length > self._cache.shape[4]:
-            self._grow()
+        self._cache = with_room(self._cache, self._length)
         x = self._embed(tokens, start)
         for layer, cache, (key, value) in zip(self._layers, self._cache, self._memory, strict=True):
             x = layer.attend_self(x, cache, start)
@@ -129,8 +134,12 @@ class TransformerStream:
         if self._mask is not None:
             self._mask = self._mask.index_select(0, sentences)
 
-    def _grow(self) -> None:
-        old = self._cache
-        capacity = max(old.shape[4] + _GROWTH, self._length)
-        self._cache = old.new_empty(*old.shape[:4], capacity, old.shape[5])
-        self._cache[..., : old.shape[4], :] = old
+
+def with_room(cache: Tensor, length: int) -> Tensor:
+    """The cache [layers, 2, rows, heads, capacity, d], or a copy with more capacity if ``length`` needs it."""
+    if length <= cache.shape[4]:
+        return cache
+    capacity = max(cache.shape[4] + _GROWTH, length)
+    larger = cache.new_empty(*cache.shape[:4], capacity, cache.shape[5])
+    larger[..., : cache.shape[4], :] = cache
+    return larger
