@@ -1,0 +1,243 @@
+"""Recipes: which corpora, which model, which systems, which tables; checked name by name before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from npda.corpus.mini.grammar import DOMAINS, LANGUAGES
+from npda.errors import InputError
+from npda.experiments.names import unknown
+from npda.experiments.overrides import set_roots, set_values
+from npda.experiments.recipe_part import (
+    Count,
+    Language,
+    Location,
+    Name,
+    Part,
+    Seed,
+    fault,
+    listed,
+    once,
+    one_of,
+    sentence_of,
+)
+from npda.experiments.recipe_yaml import read_yaml
+from npda.files import atomic_write
+from npda.training.settings import ALIGN_MINI, MINI, TrainingSettings
+
+
+class MiniCorpus(Part):
+    """A domain of the embedded corpus."""
+
+    kind: Literal["mini"]
+    domain: Annotated[str, one_of("domain", DOMAINS)]
+    language: Annotated[str, one_of("language", LANGUAGES)] = "de"
+
+
+class MustC(Part):
+    """MuST-C v1."""
+
+    kind: Literal["mustc"]
+    root: Location
+    language: Language
+
+
+class EuroparlST(Part):
+    """Europarl-ST v1.1."""
+
+    kind: Literal["europarl-st"]
+    root: Location
+    source: Language = "en"
+    target: Language
+
+
+class Europarl(Part):
+    """Europarl v7, text only. pairs: how many are drawn, by default all"""
+
+    kind: Literal["europarl"]
+    root: Location
+    language: Language
+    pairs: Count | None = None
+
+
+class Manifests(Part):
+    """Speech with translations of one's own, in fairseq-S2T manifests."""
+
+    kind: Literal["manifests"]
+    train: Location
+    dev: Location
+    test: Location
+    language: Language | None = None
+
+
+class TextPairs(Part):
+    """Text with translations of one's own, in a TSV."""
+
+    kind: Literal["text"]
+    train: Location
+    language: Language | None = None
+
+
+_KINDS = ("mini", "mustc", "europarl-st", "europarl", "manifests", "text")
+
+
+def _kind(data: Any) -> Any:
+    if not isinstance(data, dict) or "kind" not in data:
+        raise fault(f"must have a key 'kind' ({', '.join(_KINDS)})")
+    if data["kind"] not in _KINDS:
+        raise fault(unknown("kind", str(data["kind"]), _KINDS))
+    return data
+
+
+Corpus = Annotated[
+    MiniCorpus | MustC | EuroparlST | Europarl | Manifests | TextPairs,
+    Field(discriminator="kind"),
+    BeforeValidator(_kind),
+]
+
+
+class Seeds(Part):
+    """corpus: what is drawn; training: weights, order of the data, dropout"""
+
+    corpus: Seed = 0
+    training: Seed = 1
+
+
+class Direction(Part):
+    """An adaptation of a general corpus to a domain, each named among the corpora; several languages share a model."""
+
+    name: Name
+    general: str
+    domain: str
+    large_text: str | None = None
+    languages: Annotated[tuple[Language, ...], Field(strict=False, min_length=1), AfterValidator(once)]
+
+
+def _changes_model() -> type[BaseModel]:
+    """The training settings by name and type, none of which must be given."""
+    from_lists = {field.name for field in fields(TrainingSettings) if isinstance(field.default, tuple)}
+    known: dict[str, Any] = {
+        name: (Annotated[kind, Field(strict=False)] if name in from_lists else kind, None)
+        for name, kind in get_type_hints(TrainingSettings).items()
+    }
+    return create_model("TrainingChanges", __base__=Part, **known)
+
+
+_CHANGES = TypeAdapter(_changes_model())
+
+
+def _changes(value: Any) -> dict[str, Any]:
+    try:
+        return _CHANGES.validate_python(value).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise fault(sentence_of(error.errors()[0], value)) from None
+
+
+Changes = Annotated[dict[str, Any], BeforeValidator(_changes)]
+
+
+PRESETS = ("mini", "paper-bilingual", "paper-multilingual")  # of npda.models.speech2text, which brings in torch
+
+
+class Model(Part):
+    """Sizes and settings by preset. training, alignment: the fields of TrainingSettings that are to differ"""
+
+    preset: Annotated[str, one_of("preset", PRESETS)] = "mini"
+    training: Changes = Field(default_factory=dict)
+    alignment: Changes = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _together(self) -> Model:
+        mini = self.preset == "mini"
+        for name, changes, settings in (
+            ("training", self.training, MINI if mini else TrainingSettings()),
+            ("alignment", self.alignment, ALIGN_MINI if mini else TrainingSettings()),
+        ):
+            try:
+                replace(settings, **changes)
+            except InputError as error:
+                raise fault(f"{name}: {error}") from None
+        return self
+
+
+class Search(Part):
+    """As in `npda.decoding.beam.SearchOptions`."""
+
+    beam: Count = 5
+    length_penalty: float = 0.6
+    max_length: Count = 200
+
+
+class Recipe(Part):
+    """All of a recipe; made by `load_recipe`."""
+
+    name: Name
+    seeds: Seeds = Seeds()
+    corpora: Annotated[dict[Name, Corpus], Field(min_length=1)]
+    directions: Annotated[tuple[Direction, ...], Field(strict=False, min_length=1)]
+    model: Model = Model()
+    systems: Annotated[
+        tuple[Annotated[str, listed("system")], ...], Field(strict=False, min_length=1), AfterValidator(once)
+    ]
+    tables: Annotated[tuple[Annotated[str, listed("table")], ...], Field(strict=False), AfterValidator(once)] = ()
+    search: Search = Search()
+
+    @model_validator(mode="after")
+    def _names(self) -> Recipe:
+        for number, direction in enumerate(self.directions):
+            if direction.name in {earlier.name for earlier in self.directions[:number]}:
+                raise fault(f"directions[{number}].name: {direction.name!r} is taken by another direction")
+            for role in ("general", "domain", "large_text"):
+                name = getattr(direction, role)
+                if name is not None and name not in self.corpora:
+                    raise fault(f"directions[{number}].{role}: {unknown('corpus', name, self.corpora)}")
+        return self
+
+    def resolved(self) -> dict[str, Any]:
+        """Everything as plain data, defaults included and paths absolute: for hashing, and it loads as a recipe."""
+        return self.model_dump(mode="json")
+
+    def write(self, path: str | Path) -> None:
+        """The resolved recipe as YAML, for the directory of a run."""
+        with atomic_write(path) as temporary:
+            text = yaml.safe_dump(self.resolved(), sort_keys=False, allow_unicode=True)
+            temporary.write_text(text, encoding="utf-8")
+
+
+def load_recipe(
+    path: str | Path,
+    systems: Sequence[str],
+    tables: Sequence[str],
+    changes: Iterable[str] = (),
+    data: Iterable[str] = (),
+) -> Recipe:
+    """Read and check a recipe; InputError says what is wrong and where.
+
+    systems, tables: the names there are. changes: "KEY=VALUE" of --set. data: "NAME=DIR" of --data.
+    """
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a recipe has keys ({', '.join(Recipe.model_fields)}); this is something else.")
+    set_values(content, changes)
+    set_roots(content, data)
+    context = {"directory": Path(path).absolute().parent, "system": systems, "table": tables}
+    try:
+        return Recipe.model_validate(content, context=context)
+    except ValidationError as error:
+        sentence = sentence_of(error.errors()[0], content)
+        raise InputError(f"{path}: {sentence}{'' if sentence.endswith(('?', '.')) else '.'}") from None

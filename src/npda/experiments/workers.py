@@ -1,0 +1,182 @@
+"""One stage at work: its log, its lock, and a process of its own if wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import multiprocessing
+import os
+import secrets
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from npda.errors import InputError
+from npda.experiments.stages import LOG, Log, Step
+
+
+def perform(step: Step, needs: Mapping[str, Path], resumed: bool) -> str:
+    """Do the work with everything it says going to its log; what went wrong in a line, or nothing."""
+    step.directory.mkdir(parents=True, exist_ok=True)
+    log = Log(step.directory / LOG)
+    start = time.monotonic()
+    with _caught(log.path):
+        log(f"{step.name}: {'taken up again' if resumed else 'begun'}")
+        try:
+            step.stage.work(step.directory, needs, log)
+        except KeyboardInterrupt:
+            log("interrupted")
+            raise
+        except (Exception, SystemExit) as error:
+            log("failed\n" + traceback.format_exc())
+            return _line(error)
+        log("done")
+        step.finish(time.monotonic() - start, resumed, needs)
+    return ""
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, InputError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+@contextlib.contextmanager
+def _caught(path: Path) -> Iterator[None]:
+    """Whatever this process says goes to a file: output, errors, logging, warnings."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    with path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1) as file, _descriptors(file.fileno()):
+
+        def show(message, category, filename, lineno, file_=None, line=None) -> None:
+            file.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file), warnings.catch_warnings():
+            warnings.showwarning = show
+            root.handlers = [handler]
+            root.setLevel(min(level, logging.INFO))
+            try:
+                yield
+            finally:
+                root.handlers = handlers
+                root.setLevel(level)
+
+
+@contextlib.contextmanager
+def _descriptors(target: int) -> Iterator[None]:
+    """Lead descriptors 1 and 2 elsewhere: libraries in C and handlers made earlier go past sys.stdout."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        for number, before in enumerate(saved, start=1):
+            os.dup2(before, number)
+            os.close(before)
+
+
+class Child:
+    """A stage at work in a forked process, which ends when this one does."""
+
+    def __init__(self, step: Step, needs: Mapping[str, Path], resumed: bool, handle: int) -> None:
+        """handle: of the stage's lock, given back when the process has ended"""
+        self.step, self.resumed = step, resumed
+        self._handle = handle
+        self._start = time.monotonic()
+        context = multiprocessing.get_context("fork")
+        self._answer, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_child, args=(step, needs, resumed, sender, os.getpid()))
+        self._process.start()
+        sender.close()
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def result(self) -> tuple[str, float]:
+        """Of a process that has ended: what went wrong in a line, or nothing; seconds."""
+        seconds = time.monotonic() - self._start
+        self._process.join()
+        try:
+            # A process it has left behind may hold the other end open, so there may be no end to read.
+            reason = self._answer.recv_bytes().decode() if self._answer.poll() else _ending(self._process.exitcode)
+        except EOFError:
+            reason = _ending(self._process.exitcode)
+        self._answer.close()
+        unlock(self._handle)
+        return reason, seconds
+
+    def end(self) -> None:
+        """At once: what it has written so far is found again."""
+        self._process.kill()
+        self._process.join()
+        unlock(self._handle)
+
+
+def _child(step: Step, needs: Mapping[str, Path], resumed: bool, sender: Connection, parent: int) -> None:
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    try:
+        sender.send_bytes(perform(step, needs, resumed).encode(errors="backslashreplace"))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _follow(parent: int) -> None:
+    """A killed parent takes no leave."""
+    while os.getppid() == parent:
+        time.sleep(0.3)
+    os._exit(1)
+
+
+def _ending(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"its process ended early with exit code {code}"
+    hint = "; was there enough memory?" if -code == signal.SIGKILL else ""
+    return f"its process was ended by {signal.Signals(-code).name}{hint}"
+
+
+def lock(step: Step, wait: bool = False) -> int | None:
+    """Keep other processes from a stage; None when one of them is at it. Goes with the process, however it ends."""
+    step.lock.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(step.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return handle
+
+
+def unlock(handle: int) -> None:
+    # Said aloud, since forked processes may still hold the file open.
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
+def clear(step: Step, waits: Callable[[], None]) -> None:
+    """Take a stage's directory away as a whole, once nobody works in it; waits: told if somebody does"""
+    handle = lock(step)
+    if handle is None:
+        waits()
+        handle = lock(step, wait=True)
+    assert handle is not None
+    try:
+        if step.directory.exists():
+            remains = step.directory.with_name(f".{step.directory.name}.{secrets.token_hex(4)}")
+            os.rename(step.directory, remains)
+            shutil.rmtree(remains, ignore_errors=True)
+    finally:
+        unlock(handle)
