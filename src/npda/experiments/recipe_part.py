@@ -116,8 +116,6 @@ def sentence_of(error: ErrorDetails, data: Any) -> str:
         if key == "root":
             told += "; add it, or give the folder with --data NAME=DIR"
     elif error["type"] != "recipe":
-        if loc and loc[-1] == "[key]":
-            loc.pop()
         told = f"{_WANTED.get(error['type'], told.replace('Input should', 'must'))}, not {_short(error['input'])}"
     place = _place(loc, data)
     return f"{place}: {told}" if place else told
@@ -127,6 +125,8 @@ def _place(loc: Sequence[int | str], data: Any) -> str:
     """corpora.general.root, systems[2]; the kind of a corpus, by which pydantic tells them apart, is no place."""
     place = ""
     for part in loc:
+        if part == "[key]":  # what is wrong is the key itself, which comes before
+            continue
         if isinstance(data, dict) and part not in data and data.get("kind") == part:
             continue
         place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part

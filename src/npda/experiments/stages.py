@@ -219,7 +219,10 @@ def _key(stage: Stage, needs: Sequence[str], digests: Digests) -> str:
         except OSError as error:
             raise InputError(f"{path}, an input of {stage.name!r}, cannot be read: {error.strerror}.") from None
     identity = [ENGINE, stage.name, stage.settings, list(needs), contents]
-    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the settings of stage {stage.name!r} are not JSON: {error}") from None
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
