@@ -77,8 +77,11 @@ class Backbone(Protocol):
         """What ``hear`` takes for one utterance. waveform: [samples] float32 at 16 kHz → [frames, bins]"""
         ...
 
-    def hear(self, features: Tensor, lengths: Tensor) -> Memory:
-        """Encode speech. features: [batch, frames, bins] zero-padded, lengths: [batch]"""
+    def hear(self, features: Tensor, lengths: Tensor, prompts: Tensor | None = None) -> Memory:
+        """Encode speech. features: [batch, frames, bins] zero-padded, lengths: [batch]
+
+        prompts: [batch, n] the targets' beginnings, for encoders that adapt to the language
+        """
         ...
 
     def read(self, tokens: Tensor, lengths: Tensor) -> Memory:

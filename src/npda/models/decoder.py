@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import dropout
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextDecoder
 
+from npda.errors import InputError
 from npda.models.backbone import Memory
-from npda.models.stream import StreamLayer, TransformerStream, fuse
+from npda.models.stream import Adapt, Choose, StreamLayer, TransformerStream, fuse
+from npda.text import Vocabulary
 
 
-def decoder_states(decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor) -> Tensor:
+def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabulary.eos) -> list[int]:
+    """What every target begins with: the start symbol, fairseq's </s>, and the language's tag if there are any."""
+    if not target.languages:
+        return [start]
+    if language is None:
+        raise InputError(f"The model translates into {', '.join(target.languages)}: choose a language.")
+    return [start, target.language_id(language)]
+
+
+def decoder_states(decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor, adapt: Adapt | None = None) -> Tensor:
     """States after the final layer norm. tokens: [batch, length] → [batch, length, dim]"""
-    return decoder(
-        input_ids=tokens,
-        encoder_hidden_states=memory.states,
-        encoder_attention_mask=memory.mask,
-        use_cache=False,
-    ).last_hidden_state
+    x = _embed(decoder, tokens, 0)
+    causal = create_causal_mask(decoder.config, x, None, past_key_values=None)
+    mask = create_bidirectional_mask(decoder.config, x, memory.mask, encoder_hidden_states=memory.states)
+    x = dropout(x, decoder.dropout, decoder.training)
+    for index, layer in enumerate(decoder.layers):
+        if decoder.training and torch.rand([]) < decoder.layerdrop:
+            continue
+        x = layer(x, causal, memory.states, encoder_attention_mask=mask, use_cache=False)
+        x = x if adapt is None else adapt(index, x)
+    return decoder.layer_norm(x)
 
 
-def decoder_stream(decoder: Speech2TextDecoder, memory: Memory, beam: int) -> TransformerStream:
+def decoder_stream(
+    decoder: Speech2TextDecoder, memory: Memory, beam: int, choose: Choose | None = None
+) -> TransformerStream:
     """Begin decoding every sentence of the memory with ``beam`` rows each."""
+    embed = partial(_embed, decoder)
+    return TransformerStream(_stream_layers(decoder), embed, decoder.layer_norm, memory, beam, choose)
 
-    def embed(tokens: Tensor, position: int) -> Tensor:
-        embedded = decoder.embed_tokens(tokens) * decoder.embed_scale
-        return embedded + positions(decoder.embed_positions, position, tokens.shape[1])
 
-    return TransformerStream(_stream_layers(decoder), embed, decoder.layer_norm, memory, beam)
+def _embed(decoder: Speech2TextDecoder, tokens: Tensor, position: int) -> Tensor:
+    """Tokens [rows, n] with their positions, the first of them given. → [rows, n, dim]"""
+    embedded = decoder.embed_tokens(tokens) * decoder.embed_scale
+    return embedded + positions(decoder.embed_positions, position, tokens.shape[1])
 
 
 def positions(table: Any, start: int, length: int) -> Tensor:

@@ -1,12 +1,13 @@
 """The paper's own architecture: transformers' ``Speech2TextForConditionalGeneration``.
 
 A model directory is an ordinary Hugging Face directory; what transformers itself has no place for lies beside it:
-the transcripts' vocabulary in ``source/``, the text encoder in ``text_encoder/`` once there is one, and the global
-CMVN statistics in ``preprocessor_config.json``.
+the transcripts' vocabulary in ``source/``, the global CMVN statistics in ``preprocessor_config.json``, and, once there
+are any, the text encoder in ``text_encoder/``, adapters in ``adapters/``, gates in ``feature_selection/``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from transformers.utils import logging as transformers_logging
 from npda import audio
 from npda.audio import Normalizer
 from npda.errors import InputError
+from npda.models.adapters import Adapters, AdapterSize
 from npda.models.backbone import Memory
-from npda.models.decoder import decoder_states, decoder_stream, positions
+from npda.models.decoder import Adapt, decoder_states, decoder_stream, positions, target_prompt
+from npda.models.feature_selection import FeatureSelection
 from npda.models.stream import TransformerStream
 from npda.models.text_encoder import TextEncoder
 from npda.text import Vocabulary
@@ -29,6 +32,8 @@ transformers_logging.disable_progress_bar()  # «Loading weights» on standard e
 
 SOURCE_DIRECTORY = "source"
 TEXT_DIRECTORY = "text_encoder"
+ADAPTERS_DIRECTORY = "adapters"
+SELECTION_DIRECTORY = "feature_selection"
 
 # Sizes that reproduce the paper's parameter counts (31.1M and 76.3M) with 8,000 and 10,000 target pieces:
 # FFN 2048 and an output layer of its own. ``mini`` learns the embedded corpus in minutes on two cores.
@@ -62,6 +67,8 @@ class Speech2Text(nn.Module):
         super().__init__()
         self.model = model
         self.text_encoder = text_encoder
+        self.adapters: Adapters | None = None  # see add_adapters
+        self.selection: FeatureSelection | None = None  # drops frames of the speech encoder
         self.target = target
         self.source = source
         self.normalizer = normalizer
@@ -89,13 +96,18 @@ class Speech2Text(nn.Module):
             directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
         )
         source, text = directory / SOURCE_DIRECTORY, directory / TEXT_DIRECTORY
-        return cls(
+        backbone = cls(
             model,
             Vocabulary.load(directory),
             Normalizer.load(directory),
             Vocabulary.load(source) if source.is_dir() else None,
             TextEncoder.from_pretrained(text) if text.is_dir() else None,
-        ).eval()
+        )
+        if (adapters := directory / ADAPTERS_DIRECTORY).is_dir():
+            backbone.adapters = Adapters.from_pretrained(adapters, backbone.tags)
+        if (selection := directory / SELECTION_DIRECTORY).is_dir():
+            backbone.selection = FeatureSelection.from_pretrained(selection)
+        return backbone.eval()
 
     def save_pretrained(self, directory: str | Path) -> None:
         self.model.save_pretrained(directory)
@@ -105,11 +117,36 @@ class Speech2Text(nn.Module):
             self.source.save(Path(directory) / SOURCE_DIRECTORY)
         if self.text_encoder is not None:
             self.text_encoder.save_pretrained(Path(directory) / TEXT_DIRECTORY)
+        if self.adapters is not None:
+            self.adapters.save_pretrained(Path(directory) / ADAPTERS_DIRECTORY)
+        if self.selection is not None:
+            self.selection.save_pretrained(Path(directory) / SELECTION_DIRECTORY)
+
+    @property
+    def tags(self) -> dict[int, str]:
+        """Token id of a tag → its language; empty for models without."""
+        return {self.target.language_id(language): language for language in self.target.languages}
+
+    def add_adapters(self, languages: Sequence[str], width: int) -> None:
+        """Fresh adapters, which change nothing yet, for those languages that have none."""
+        config = self.model.config
+        size = AdapterSize(width, self.dim, config.encoder_layers, config.decoder_layers)
+        if self.adapters is None:
+            self.adapters = Adapters(size, (), self.tags)
+        if self.adapters.size != size:
+            raise InputError(f"The model's adapters are {self.adapters.size.width} wide: choose that width.")
+        for language in languages:
+            self.adapters.add(language)
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
         return self.normalizer(audio.fbank(waveform))
 
-    def hear(self, features: Tensor, lengths: Tensor) -> Memory:
+    def hear(self, features: Tensor, lengths: Tensor, prompts: Tensor | None = None) -> Memory:
+        memory = self.encode(features, lengths, prompts)
+        return memory if self.selection is None else self.selection(memory).memory
+
+    def encode(self, features: Tensor, lengths: Tensor, prompts: Tensor | None = None) -> Memory:
+        """What ``hear`` selects from: all frames of the speech encoder, a quarter of the features'."""
         encoder: Any = self.model.model.encoder  # pyright sees only Tensor | Module inside
         x, mask = features.transpose(1, 2), torch.ones_like(features[:, :, 0], dtype=torch.bool)
         for conv in encoder.conv.conv_layers:
@@ -118,7 +155,8 @@ class Speech2Text(nn.Module):
             # transformers lets the second convolution look into the padding; a sentence must not depend on its batch.
             mask = torch.arange(x.shape[2], device=x.device) < lengths[:, None]
             x = x * mask[:, None, :]
-        return self._attend(encoder.embed_scale * x.transpose(1, 2), mask)
+        adapt = self.adapters.encoder(prompts) if self.adapters is not None else None
+        return self._attend(encoder.embed_scale * x.transpose(1, 2), mask, adapt)
 
     def read(self, tokens: Tensor, lengths: Tensor) -> Memory:
         if self.text_encoder is None:
@@ -128,23 +166,20 @@ class Speech2Text(nn.Module):
         return self.text_encoder(tokens, lengths)
 
     def prompt(self, language: str | None = None) -> list[int]:
-        start = [self.model.config.decoder_start_token_id]
-        if not self.target.languages:
-            return start
-        if language is None:
-            raise InputError(f"The model translates into {', '.join(self.target.languages)}: choose a language.")
-        return [*start, self.target.language_id(language)]
+        return target_prompt(self.target, language, self.model.config.decoder_start_token_id)
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
-        return decoder_states(self.model.model.decoder, memory, tokens)
+        adapt = self.adapters.decoder(tokens) if self.adapters is not None else None
+        return decoder_states(self.model.model.decoder, memory, tokens, adapt)
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
-        return decoder_stream(self.model.model.decoder, memory, beam)
+        choose = self.adapters.decoder if self.adapters is not None else None
+        return decoder_stream(self.model.model.decoder, memory, beam, choose)
 
     def logits(self, states: Tensor) -> Tensor:
         return self.model.lm_head(states)
 
-    def _attend(self, x: Tensor, mask: Tensor) -> Memory:
+    def _attend(self, x: Tensor, mask: Tensor, adapt: Adapt | None = None) -> Memory:
         """The transformer layers of the speech encoder. x: [batch, source, dim], mask: [batch, source]"""
         encoder: Any = self.model.model.encoder
         x = x + positions(encoder.embed_positions, 0, x.shape[1])
@@ -153,8 +188,9 @@ class Speech2Text(nn.Module):
         if not bool(mask.all()):
             attention = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min)
             attention = attention[:, None, None, :]
-        for layer in encoder.layers:
+        for index, layer in enumerate(encoder.layers):
             if self.training and torch.rand([]) < encoder.layerdrop:
                 continue
             x = layer(x, attention)
+            x = x if adapt is None else adapt(index, x)
         return Memory(encoder.layer_norm(x), mask)

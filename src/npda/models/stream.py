@@ -16,6 +16,10 @@ from torch import Tensor, nn
 
 from npda.models.backbone import Memory
 
+# What comes after a layer: (layer, x [rows, n, dim]) → x; which of them, the prompts [rows, n] decide.
+Adapt = Callable[[int, Tensor], Tensor]
+Choose = Callable[[Tensor], Adapt]
+
 _GROWTH = 32  # positions by which the self-attention cache grows
 
 
@@ -98,12 +102,16 @@ class TransformerStream:
         final_norm: nn.LayerNorm,
         memory: Memory,
         beam: int,
+        choose: Choose | None = None,
     ) -> None:
         """embed: (tokens [rows, n], position of the first) → [rows, n, dim]"""
         self._layers = layers
         self._embed = embed
         self._final_norm = final_norm
         self._beam = beam
+        self._choose = choose
+        self._adapt: Adapt | None = None
+        self._prompts: Tensor | None = None  # [rows, n] the first tokens
         self._length = 0
         self._memory = [layer.remember(memory.states) for layer in layers]
         self._mask = None if bool(memory.mask.all()) else memory.mask[:, None, None, :]
@@ -114,11 +122,14 @@ class TransformerStream:
     def step(self, tokens: Tensor) -> Tensor:
         start, self._length = self._length, self._length + tokens.shape[1]
         self._cache = with_room(self._cache, self._length)
+        if start == 0:
+            self._prompt(tokens)
         x = self._embed(tokens, start)
-        for layer, cache, (key, value) in zip(self._layers, self._cache, self._memory, strict=True):
+        for index, (layer, cache, (key, value)) in enumerate(zip(self._layers, self._cache, self._memory, strict=True)):
             x = layer.attend_self(x, cache, start)
             x = layer.attend_memory(x, key, value, self._mask)
             x = layer.feed_forward(x)
+            x = x if self._adapt is None else self._adapt(index, x)
         return self._final_norm(x[:, -1])
 
     def reorder(self, rows: Tensor) -> None:
@@ -128,11 +139,17 @@ class TransformerStream:
     def keep(self, sentences: Tensor) -> None:
         rows = (sentences[:, None] * self._beam + torch.arange(self._beam, device=sentences.device)).flatten()
         self._cache = self._cache.index_select(2, rows)
+        if self._prompts is not None:
+            self._prompt(self._prompts.index_select(0, rows))
         self._memory = [
             (key.index_select(0, sentences), value.index_select(0, sentences)) for key, value in self._memory
         ]
         if self._mask is not None:
             self._mask = self._mask.index_select(0, sentences)
+
+    def _prompt(self, prompts: Tensor) -> None:
+        if self._choose is not None:
+            self._prompts, self._adapt = prompts, self._choose(prompts)
 
 
 def with_room(cache: Tensor, length: int) -> Tensor:
