@@ -48,6 +48,10 @@ directions:
 systems: [E2E-ST-Base]
 """
 
+NO_RECIPE = (
+    ": a recipe has keys (name, seeds, corpora, directions, model, systems, tables, search); this is something else."
+)
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -248,16 +252,16 @@ def test_a_folder_for_a_corpus_without_one_is_told(folder: Path):
         ("name: &x a\nseeds: *x\n", ", line 2: aliases (*name) are not allowed; write it out."),
         ("name: a\n  b: c\n", ", line 2: mapping values are not allowed here."),
         (
-            "name: !!python/object/apply:os.getcwd []\n",
-            ", line 1: could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.getcwd'.",
+            "name: !!python/name:os.getcwd\n",
+            ", line 1: could not determine a constructor for the tag 'tag:yaml.org,2002:python/name:os.getcwd'.",
         ),
         (
             "- a\n",
-            ": a recipe has keys (name, seeds, corpora, directions, model, systems, tables, search); this is something else.",
+            NO_RECIPE,
         ),
         (
             "",
-            ": a recipe has keys (name, seeds, corpora, directions, model, systems, tables, search); this is something else.",
+            NO_RECIPE,
         ),
         ("name: a\n", ": the key 'corpora' is missing."),
         ("[" * 1000, ": nested too deeply."),

@@ -152,6 +152,14 @@ class LiveBoard(LineBoard):
         super().opened(plan)
         self._live.start()
 
+    def started(self, step: Step) -> None:
+        super().started(step)
+        self._live.refresh()
+
+    def ended(self, outcome: Outcome) -> None:
+        super().ended(outcome)
+        self._live.refresh()
+
     def refresh(self) -> None:
         if time.monotonic() - self._refreshed > 0.5:
             self._live.refresh()
