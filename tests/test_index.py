@@ -11,10 +11,11 @@ import tiny_store
 
 from npda.datastore import index as index_module
 from npda.datastore import lists
+from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import INDEX_FILE
 from npda.datastore.lists import emptied, open_mapped, write_merged
 from npda.datastore.recall import measure_recall
-from npda.datastore.search import ExactSearcher, IndexSearcher, set_threads
+from npda.datastore.search import IndexSearcher, set_threads
 from npda.datastore.spec import IndexSpec, check_factory, choose
 from npda.datastore.store import Datastore
 from npda.errors import InputError

@@ -9,7 +9,7 @@ import tiny_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npda.datastore import search
+from npda.datastore import exact
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
 from npda.errors import InputError
 
@@ -38,16 +38,19 @@ def check(found, keys: np.ndarray, queries: np.ndarray, k: int, tolerance: float
     k=st.integers(1, 40),
     values=st.sampled_from([3, 50, 10_000]),  # few different numbers make duplicates and ties
     in_memory=st.booleans(),
+    stretch=st.sampled_from([1, 3, 64]),
     seed=st.integers(0, 1000),
 )
-def test_exact_search_is_numpy(sizes, dim, queries, k, values, in_memory, seed):
+def test_exact_search_is_numpy(sizes, dim, queries, k, values, in_memory, stretch, seed):
     random = np.random.default_rng(seed)
     keys = [(random.integers(0, values, (size, dim)) / 10).astype(np.float16) for size in sizes]
     asked = (random.integers(0, values, (queries, dim)) / 10).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_STRETCH", stretch)
+        patch.setattr(exact, "_TILE", 200)
         if not in_memory:
-            patch.setattr(search, "IN_MEMORY_BYTES", 0)
-            patch.setattr(search, "_BLOCK_ROWS", 7)
+            patch.setattr(exact, "IN_MEMORY_BYTES", 0)
+            patch.setattr(exact, "_BLOCK_ROWS", 7)
         store = tiny_store.store_of(Path(folder) / "s", keys)
         check(LocalRetriever(store).search(asked, k), np.concatenate(keys), asked, k, tolerance=1e-3)
 
@@ -73,11 +76,42 @@ def test_joined_stores_are_one_store(sizes, k, seed):
 
 
 def test_large_norms_do_not_spoil_distances(tmp_path):
-    """States of Whisper have squared norms near 50,000; Faiss's own result would be off by more than the distance."""
+    """States of Whisper have squared norms near 50,000, which ‖k‖² − 2·q·k alone would take for distances."""
     random = np.random.default_rng(0)
     keys = (15 + random.normal(scale=0.05, size=(500, 256))).astype(np.float16)
     queries = keys[:100].astype(np.float32) + random.normal(scale=0.01, size=(100, 256)).astype(np.float32)
     check(LocalRetriever(tiny_store.store_of(tmp_path / "s", [keys])).search(queries, 1), keys, queries, 1, 1e-3)
+
+
+def test_two_far_clouds_are_told_apart_to_the_last_key(tmp_path):
+    """Norms stay large however they are centred, and dozens of keys lie closer together than rounding can tell."""
+    random = np.random.default_rng(0)
+    cloud = np.where(np.arange(2_000) % 2, 16.0, -16.0)[:, None] + random.normal(scale=0.02, size=(2_000, 256))
+    keys = cloud.astype(np.float16)
+    queries = keys[:40].astype(np.float32)
+    found = LocalRetriever(tiny_store.store_of(tmp_path / "s", [keys])).search(queries, 8)
+    np.testing.assert_array_equal(found.ids, tiny_store.brute_force(keys, queries, 8)[1])
+    check(found, keys, queries, 8, 1e-6)
+
+
+def test_of_many_duplicates_the_first_are_given(tmp_path):
+    """A sentence that stands in a corpus a hundred times fills more than all spare candidates."""
+    keys = tiny_store.clustered(1_000)
+    keys[np.arange(5, 1_000, 7)] = keys[5]
+    found = LocalRetriever(tiny_store.store_of(tmp_path / "s", [keys])).search(keys[[5, 6]].astype(np.float32), 12)
+    np.testing.assert_array_equal(found.ids[0], np.arange(5, 1_000, 7)[:12])
+    np.testing.assert_array_equal(found.distances[0], 0)
+    check(found, keys, keys[[5, 6]].astype(np.float32), 12)
+
+
+def test_a_query_that_is_no_number_finds_nothing(tmp_path):
+    keys = tiny_store.clustered(100)
+    queries = keys[:2].astype(np.float32)
+    queries[1, 3] = np.nan
+    found = LocalRetriever(tiny_store.store_of(tmp_path / "s", [keys])).search(queries, 3)
+    check(type(found)(found.distances[:1], found.values[:1], found.ids[:1]), keys, queries[:1], 3)
+    assert (found.ids[1] == -1).all()
+    assert np.isposinf(found.distances[1]).all()
 
 
 @pytest.mark.parametrize("index", ["IVF16,Flat", "IVF16,SQ8", "HNSW8"])

@@ -125,6 +125,7 @@ def encode_source(
         total = len(source.sentences)
     shards: list[ShardInfo] = []
     sentences = skipped = 0
+    languages: set[str | None] = set()
     digest = hashlib.sha256()
     with bar(options.progress) as progress:
         task = progress.add_task(f"building {source.name}", total=total, note="")
@@ -132,6 +133,7 @@ def encode_source(
             first = shards[-1].first + shards[-1].keys if shards else first_id
             chunk_digest = _digest(chunk)
             digest.update(chunk_digest.encode())
+            languages.update(sentence.tgt_lang or options.language for sentence in chunk)
             shard, left_out = _finished(work, number, first, chunk_digest) or _encode(
                 encoder, source.name, chunk, work, number, first, chunk_digest
             )
@@ -149,6 +151,7 @@ def encode_source(
         keys=sum(shard.keys for shard in shards),
         skipped=skipped,
         digest=digest.hexdigest(),
+        languages=() if None in languages else tuple(sorted(map(str, languages))),
     )
     return info, shards
 

@@ -93,15 +93,15 @@ class Encoder:
     def _states(self, batch: Sequence[_Prepared]) -> Tensor:
         """→ [batch, length, dim]"""
         fed = [torch.tensor(item.tokens[:-1]) for item in batch]
-        tokens = pad_sequence(fed, batch_first=True, padding_value=self._backbone.target.pad)
-        return self._backbone.states(self._memory(batch), tokens.to(self._device))
+        tokens = pad_sequence(fed, batch_first=True, padding_value=self._backbone.target.pad).to(self._device)
+        return self._backbone.states(self._memory(batch, tokens), tokens)
 
-    def _memory(self, batch: Sequence[_Prepared]) -> Memory:
+    def _memory(self, batch: Sequence[_Prepared], targets: Tensor) -> Memory:
         if isinstance(batch[0].sentence, Utterance):
             heard = [self._features(item.sentence) for item in batch]
             features = pad_sequence([torch.from_numpy(f) for f in heard], batch_first=True)
             lengths = torch.tensor([len(f) for f in heard])
-            return self._backbone.hear(features.to(self._device), lengths.to(self._device))
+            return self._backbone.hear(features.to(self._device), lengths.to(self._device), targets)
         assert self._backbone.source is not None
         tokens = [torch.tensor(item.source) for item in batch]
         padded = pad_sequence(tokens, batch_first=True, padding_value=self._backbone.source.pad)

@@ -30,8 +30,11 @@ def vocabulary_digest(backbone: Backbone) -> str:
     return cast(Any, backbone.target).digest()
 
 
-def check_belongs(store: str, info: StoreInfo, backbone: Backbone) -> None:
-    """Refuse a store whose keys or values mean something else to this model."""
+def check_belongs(store: str, info: StoreInfo, backbone: Backbone, language: str | None = None) -> None:
+    """Refuse a store whose keys or values mean something else to this model, or are of other languages only.
+
+    language: into which the model translates
+    """
     if info.dim != backbone.dim:
         raise InputError(
             f"{store} has keys of {info.dim} dimensions, the model's decoder states have {backbone.dim}: "
@@ -43,6 +46,11 @@ def check_belongs(store: str, info: StoreInfo, backbone: Backbone) -> None:
         raise InputError(
             f"{store} was built with another model ({info.backbone.name} {info.backbone.digest[:12]}): "
             "its decoder has other weights; build a datastore with this model."
+        )
+    if language is not None and info.languages and language not in info.languages:
+        raise InputError(
+            f"{store} holds translations into {', '.join(info.languages)}, none into {language}: "
+            f"build a datastore of {language}, or choose another language."
         )
 
 

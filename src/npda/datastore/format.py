@@ -78,6 +78,7 @@ class SourceInfo(_Part):
     keys: Count
     skipped: Count  # sentences the model has no room for
     digest: Digest
+    languages: tuple[str, ...] = ()  # of the targets, as far as they are named
 
 
 class Recall(_Part):
@@ -131,9 +132,17 @@ class StoreInfo(_Part):
         """Which ways into the decoder made the keys."""
         return tuple(dict.fromkeys(source.kind for source in self.sources))
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Of all targets; empty when not every source names its own."""
+        named = [source.languages for source in self.sources]
+        return tuple(sorted({language for part in named for language in part})) if all(named) else ()
+
     def digest(self) -> str:
         """Changes with every key, value, text and index, not with what was measured afterwards."""
-        content = self.model_dump_json(exclude={"distance_scale": True, "index": {"recall"}})
+        # Languages are in the keys already; stores that do not name theirs keep their digest.
+        apart = {"distance_scale": True, "index": {"recall"}, "sources": {"__all__": {"languages"}}}
+        content = self.model_dump_json(exclude=apart)
         return hashlib.sha256(content.encode()).hexdigest()
 
 

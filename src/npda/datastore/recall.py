@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import RECALL_K, Recall
-from npda.datastore.search import ExactSearcher, Searcher
+from npda.datastore.search import Searcher
 from npda.datastore.shards import Entries
 
 QUERIES = 512

@@ -8,8 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import INDEX_FILE
-from npda.datastore.search import ExactSearcher, IndexSearcher, Searcher, missing
+from npda.datastore.search import IndexSearcher, Searcher, missing
 from npda.datastore.store import Datastore, Entry
 from npda.errors import InputError
 
@@ -38,7 +39,8 @@ class Retriever(Protocol):
 class LocalRetriever:
     """Searches a store on this machine; the values of all keys are held in memory, 4 bytes each.
 
-    nprobe, rerank: other than the store's own (see ``IndexInfo``); threads: of Faiss, by default one a core
+    nprobe, rerank: other than the store's own (see ``IndexInfo``); threads: of Faiss, by default one a core (exact
+    search has those of torch)
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class LocalRetriever:
         index = store.info.index
         self._searcher: Searcher
         if store.index_directory is None:
-            self._searcher = ExactSearcher(store.entries, threads)
+            self._searcher = ExactSearcher(store.entries)
         else:
             self._searcher = IndexSearcher(
                 store.entries,

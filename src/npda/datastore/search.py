@@ -1,4 +1,4 @@
-"""Nearest keys: exactly, by comparing with all of them, or through a Faiss index. Distances are squared L2."""
+"""Nearest keys: what every search gives, and the one through a Faiss index. Distances are squared L2."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from npda.datastore.lists import inverted, open_mapped
 from npda.datastore.shards import Entries
 from npda.errors import InputError
 
-IN_MEMORY_BYTES = 512 << 20  # keys searched exactly are held in memory as float32 up to here, else read each time
-_BLOCK_ROWS = 65_536
 _RESCORED = 1 << 24  # numbers of candidates' keys held at once
 
 
@@ -22,33 +20,6 @@ class Searcher(Protocol):
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """queries: [n, dim] float32 → distances [n, k] float32 rising, ids [n, k] int64; +inf, −1 where missing"""
         ...
-
-
-class ExactSearcher:
-    """Compares every query with every key."""
-
-    def __init__(self, entries: Entries, threads: int | None = None) -> None:
-        self._entries = entries
-        self._threads = threads
-        self._in_memory: tuple[np.ndarray, np.ndarray] | None = None  # ids [n], keys [n, dim] float32
-        if 0 < entries.count * entries.dim * 4 <= IN_MEMORY_BYTES:
-            blocks = list(entries.blocks(_BLOCK_ROWS))
-            ids = np.concatenate([np.arange(first, first + len(keys)) for first, keys in blocks])
-            self._in_memory = ids, np.concatenate([keys for _, keys in blocks])
-        entries.map_all()
-
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        set_threads(self._threads)
-        distances, ids = missing(len(queries), k)
-        if self._in_memory is not None:
-            _, found = faiss.knn(queries, self._in_memory[1], k)
-            ids = np.where(found < 0, -1, self._in_memory[0][found])
-        else:
-            for first, keys in self._entries.blocks(_BLOCK_ROWS):
-                near, found = faiss.knn(queries, keys, min(k, len(keys)))
-                distances, ids = nearest([distances, near], [ids, found + first], k)
-        # Faiss subtracts large norms from each other; the distances given are those of the keys themselves.
-        return rescored(self._entries, queries, ids, k)
 
 
 class IndexSearcher:

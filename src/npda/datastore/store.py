@@ -90,9 +90,9 @@ class Datastore:
         remove_source(self.path, source)
         return Datastore.open(self.path)
 
-    def check(self, backbone: Backbone) -> None:
-        """Refuse a model that did not make these keys."""
-        check_belongs(str(self.path), self.info, backbone)
+    def check(self, backbone: Backbone, language: str | None = None) -> None:
+        """Refuse a model that did not make these keys, or a target language none of them is of."""
+        check_belongs(str(self.path), self.info, backbone, language)
 
     def with_distance_scale(self, scale: float) -> Datastore:
         """Remember the median squared distance to the 8th neighbour, in datastore.json too."""
