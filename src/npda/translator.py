@@ -82,7 +82,7 @@ class Translator:
         datastore: one or several to search together; k, lambda_ and temperature are those of the paper (eq. 2, 5)
         """
         stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
-        fusions = [self.neighbours(stores, KnnOptions(k, lambda_, temperature))] if stores else []
+        fusions = [self.neighbours(stores, KnnOptions(k, lambda_, temperature), language)] if stores else []
         (translation,) = self.translate_all([source], options, language, fusions)
         assert translation is not None  # without on_error, errors are raised
         return translation
@@ -113,10 +113,10 @@ class Translator:
                     results[index] = self._translation(item, hypotheses)
             yield from results
 
-    def neighbours(self, stores: Sequence[Datastore], options: KnnOptions) -> KnnFusion:
-        """The fusion that lets these stores steer the search; stores of another model are refused."""
+    def neighbours(self, stores: Sequence[Datastore], options: KnnOptions, language: str | None = None) -> KnnFusion:
+        """The fusion that lets these stores steer the search; stores of another model or language are refused."""
         for store in stores:
-            store.check(self.backbone)
+            store.check(self.backbone, language)
         return KnnFusion(stores[0] if len(stores) == 1 else JoinedRetriever(stores), options)
 
     def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
@@ -145,7 +145,7 @@ class Translator:
         features = torch.nn.utils.rnn.pad_sequence(
             [torch.from_numpy(item.features) for item in inputs], batch_first=True
         )
-        memory = self.backbone.hear(features, lengths)
+        memory = self.backbone.hear(features, lengths, torch.tensor([prompt] * len(inputs)))
         return search(self.backbone, memory, prompt, options, fusions)
 
     def _translation(self, item: _Heard, hypotheses: list[Hypothesis]) -> Translation:

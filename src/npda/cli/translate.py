@@ -71,7 +71,7 @@ def translate(
     fusions = []
     if store:
         stores = [Datastore.open(path, translator.backbone) for path in store]
-        fusions = [translator.neighbours(stores, knn_options(stores[0], k, lambda_, temperature))]
+        fusions = [translator.neighbours(stores, knn_options(stores[0], k, lambda_, temperature), language)]
     translations = translator.translate_all(inputs, options, language, fusions, on_error=report)
     # What was skipped keeps its place, so that lines and rows of a manifest correspond.
     results = [

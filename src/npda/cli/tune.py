@@ -57,6 +57,8 @@ def tune(
     Datastore.open(store)  # looked at first: a model takes its time to load
     backbone = load_backbone(model)
     opened = Datastore.open(store, backbone)
+    for wanted in {sentence.tgt_lang or language for sentence in sentences}:
+        opened.check(backbone, wanted)
     options = SearchOptions(beam, length_penalty, max_length)
     way = "speech" if speech is not None else "text"
     tuning = run(backbone, opened, sentences, way, options, decodes, language=language)

@@ -115,7 +115,9 @@ class DevSet:
                 )
             heard.append(torch.from_numpy(features))
         lengths = torch.tensor([len(features) for features in heard])
-        return self.backbone.hear(pad_sequence(heard, batch_first=True).to(self._device), lengths.to(self._device))
+        features = pad_sequence(heard, batch_first=True)
+        prompts = torch.tensor([example.prompt for example in examples], device=self._device)
+        return self.backbone.hear(features.to(self._device), lengths.to(self._device), prompts)
 
     def _read(self, examples: Sequence[Example]) -> Memory:
         assert self.backbone.source is not None

@@ -71,9 +71,9 @@ def _compute(
         task = display.add_task("Teacher states", total=len(utterances), note="")
         for indices in by_length([u.n_frames for u in utterances], batch_frames):
             heard = [torch.from_numpy(features[utterances[i]]) for i in indices]
-            memory = backbone.hear(pad_sequence(heard, batch_first=True), torch.tensor([len(h) for h in heard]))
             tokens = [torch.tensor(targets[i][1][:-1]) for i in indices]
             padded = pad_sequence(tokens, batch_first=True, padding_value=backbone.target.pad)
+            memory = backbone.hear(pad_sequence(heard, batch_first=True), torch.tensor([len(h) for h in heard]), padded)
             for i, row in zip(indices, backbone.states(memory, padded), strict=True):
                 first = targets[i][0] - 1  # the last token of the prompt predicts the first of the text
                 states[offsets[i] : offsets[i + 1]] = row[first : first + lengths[i]].numpy()
