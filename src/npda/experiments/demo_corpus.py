@@ -1,0 +1,56 @@
+"""The sentences of a demonstration: both domains, without what the model has been trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from npda.corpus.manifest import Utterance, read_manifest
+from npda.corpus.mini import Mini
+from npda.corpus.mini.grammar import sentences
+from npda.corpus.pairs import Pair, read_pairs
+from npda.experiments.demo_model import Provenance
+
+# Speech that is listened to; general/train besides, for who trains a model.
+NEEDED = (
+    ("general", "dev"),
+    ("general", "test"),
+    ("parliament", "train"),
+    ("parliament", "dev"),
+    ("parliament", "test"),
+)
+
+S = TypeVar("S", Pair, Utterance)
+
+
+@dataclass(frozen=True)
+class DemoCorpus:
+    """speech: by domain and split; domain_text, dev_text: the pairs of parliament's train and dev; dropped: how many
+    sentences of these splits the model knew from its training, which another seed may have drawn again"""
+
+    speech: dict[tuple[str, str], list[Utterance]]
+    domain_text: list[Pair]
+    dev_text: list[Pair]
+    dropped: int
+
+    def references(self, domain: str) -> list[str]:
+        """The translations of a test set."""
+        return [utterance.tgt_text for utterance in self.speech[domain, "test"]]
+
+
+def read_corpus(corpus: Mini, made: Provenance) -> DemoCorpus:
+    """Read what is to be translated, adapted with and tuned on. made: tells what the model was trained on"""
+    training = sentences("general", "train", made.language, made.seed)
+    sources, targets = {pair.src_text for pair in training}, {pair.tgt_text for pair in training}
+
+    def fresh(found: list[S]) -> list[S]:
+        return [s for s in found if s.src_text not in sources and s.tgt_text not in targets]
+
+    spoken = {key: read_manifest(corpus.manifest(*key)) for key in NEEDED}
+    kept = {key: fresh(found) for key, found in spoken.items()}
+    return DemoCorpus(
+        speech=kept,
+        domain_text=fresh(read_pairs(corpus.text("parliament", "train"))),
+        dev_text=fresh(read_pairs(corpus.text("parliament", "dev"))),
+        dropped=sum(len(spoken[key]) - len(kept[key]) for key in NEEDED),
+    )

@@ -1,0 +1,149 @@
+"""The demonstration's model: the one that comes with the package, or one trained on the spot and brought into its form.
+
+That form is a model directory with 16-bit weights, and ``model.json``, which tells how it was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from npda import __version__
+from npda.corpus.mini import Mini
+from npda.corpus.mini.grammar import sentences
+from npda.corpus.mini.speech import PITCHES, RATES, VOICES
+from npda.errors import InputError
+from npda.files import atomic_directory
+from npda.models import load_backbone
+from npda.training.align import align_defaults, train_alignment
+from npda.training.settings import TrainingSettings
+from npda.training.speech import SpeechModel, defaults, file_digest, train_speech
+
+SHIPPED = Path(__file__).parents[1] / "pretrained" / "mini-en-de"
+LANGUAGE = "de"
+FILE = "model.json"
+WEIGHTS = ("model.safetensors", "text_encoder/model.safetensors")
+
+
+@dataclass(frozen=True)
+class ModelRecipe:
+    """How the model is trained; by default as ``npda train --preset mini`` and ``npda align`` do.
+
+    layers: of the text encoder, by default as many as the speech encoder has
+    """
+
+    model: SpeechModel = defaults("mini")[0]
+    training: TrainingSettings = defaults("mini")[1]
+    alignment: TrainingSettings | None = None
+    layers: int | None = None
+
+
+class Provenance(BaseModel):
+    """All of ``model.json``.
+
+    seed: of the corpus; corpus: digest of what it was trained on; weights: of the training run, in 32 bits;
+    base, alignment: the settings of the two trainings
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    language: str
+    seed: int
+    corpus: str
+    weights: tuple[str, ...]
+    base: dict[str, Any]
+    alignment: dict[str, Any]
+    npda: str
+
+
+@dataclass(frozen=True)
+class DemoModel:
+    """A model directory and how it was made."""
+
+    directory: Path
+    made: Provenance
+
+    def digest(self) -> str:
+        """Changes with the weights."""
+        return hashlib.sha256("".join(_digests(self.directory)).encode()).hexdigest()[:16]
+
+
+def corpus_digest(language: str, seed: int) -> str:
+    """Of the sentences and voices a model is trained on: everyday talk alone, parliament is free to change."""
+    digest = hashlib.sha256(repr((VOICES, RATES, PITCHES)).encode())
+    for split in ("train", "dev"):
+        for pair in sentences("general", split, language, seed):
+            digest.update(f"{pair.src_text}\t{pair.tgt_text}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def open_model(directory: Path = SHIPPED) -> DemoModel:
+    """Open a model in the form of the shipped one; refuse it if the corpus has changed since it was trained."""
+    path = directory / FILE
+    if not path.is_file():
+        raise InputError(f"There is no trained model in {directory}: train one with `npda demo --from-scratch`.")
+    try:
+        made = Provenance.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise InputError(f"{path}: {place}: {first['msg']}; restore the file, or use --from-scratch.") from None
+    if made.corpus != corpus_digest(made.language, made.seed):
+        raise InputError(
+            f"The model in {directory} was trained on another version of the embedded corpus (npda {made.npda}) and "
+            "does not know its sentences: train one that does with `npda demo --from-scratch`."
+        )
+    return DemoModel(directory, made)
+
+
+def train_model(corpus: Mini, seed: int, out: Path, recipe: ModelRecipe, progress: bool = True) -> DemoModel:
+    """Train base model and text encoder in ``out`` (or find them there), and bring them into the form that is shipped.
+
+    The outcome, ``out/model``, is what belongs into the package's ``pretrained`` folder.
+    """
+    base, aligned = out / "base", out / "aligned"
+    train, dev = ([corpus.manifest("general", split)] for split in ("train", "dev"))
+    train_speech(train, dev, base, recipe.model, recipe.training, progress=progress)
+    alignment = recipe.alignment or align_defaults(base)
+    train_alignment(base, train, dev, aligned, alignment, layers=recipe.layers, progress=progress)
+    made = Provenance(
+        language=LANGUAGE,
+        seed=seed,
+        corpus=corpus_digest(LANGUAGE, seed),
+        weights=_digests(aligned),
+        base=_plain({**recipe.model.description(), **asdict(recipe.training)}),
+        alignment=_plain({"layers": recipe.layers, **asdict(alignment)}),
+        npda=__version__,
+    )
+    return export(aligned, out / "model", made)
+
+
+def export(aligned: Path, out: Path, made: Provenance) -> DemoModel:
+    """Write an aligned model with 16-bit weights; once it is written, it stays until it is made otherwise."""
+    if out.exists():
+        try:
+            if open_model(out).made == made:
+                return DemoModel(out, made)
+        except InputError:
+            pass
+        shutil.rmtree(out)
+    with atomic_directory(out) as temporary:
+        load_backbone(aligned).half().save_pretrained(temporary)
+        (temporary / FILE).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return DemoModel(out, made)
+
+
+def _digests(directory: Path) -> tuple[str, ...]:
+    return tuple(file_digest(directory / name) for name in WEIGHTS)
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back."""
+    return json.loads(json.dumps(settings))

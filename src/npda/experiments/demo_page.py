@@ -1,0 +1,237 @@
+"""The report of a demonstration: one HTML page that needs nothing but itself, and the page that explains every word."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from npda.evaluation.tuning import Tuning
+from npda.experiments.demo_plots import curve_plot, inline, map_plot, systems_plot
+from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example
+from npda.explanation.page import write_page
+from npda.explanation.style import CSS
+from npda.explanation.wording import clean, percent
+from npda.files import atomic_write
+
+_MORE_CSS = """
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 1rem;
+  margin: 1.4rem 0 1.6rem; }
+.tile { background: var(--card); border: 1px solid var(--line); border-top: 4px solid var(--c); border-radius: .8rem;
+  padding: .9rem 1.2rem 1rem; }
+.tile b { display: block; font-size: 2.3rem; line-height: 1.15; font-weight: 650; font-variant-numeric: tabular-nums; }
+.tile.base { --c: var(--both); } .tile.npda { --c: var(--store); } .tile.upper { --c: var(--model); }
+.tile.npda b { color: var(--store); }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1.6rem; }
+.card h2 { font-size: 1.15rem; margin-bottom: .3rem; }
+.card svg { width: 100%; height: auto; display: block; }
+.card figure { margin: 0; }
+.card figcaption { margin: .2rem 0 .6rem; }
+table.wide { width: 100%; font-size: 1rem; margin: .6rem 0 .2rem; }
+table.wide td, table.wide th { border-top: 1px solid var(--line); padding: .4rem .9rem .4rem 0; text-align: right; }
+table.wide thead th { border-top: 0; }
+table.wide th:first-child { text-align: left; }
+table.wide tr.npda { font-weight: 650; } table.wide tr.npda th { font-weight: 650; color: var(--store); }
+.example { border-top: 1px solid var(--line); padding: 1rem 0 .3rem; }
+.example dd { font-size: 1.02rem; }
+.example dd.new { font-weight: 550; }
+ins { text-decoration: none; background: var(--store-tint); border-bottom: 2px solid var(--store); padding: 0 .12rem;
+  border-radius: .2rem .2rem 0 0; }
+pre { background: var(--track); border-radius: .5rem; padding: .8rem 1rem; overflow-x: auto; }
+"""
+
+
+def write_report(report: DemoReport) -> None:
+    """Write the report, and beside it the page on which every word of the examples is explained."""
+    page = _page(report)
+    with atomic_write(report.page) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    with atomic_write(report.why) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+        write_page(report.explanations, stream, "Five sentences of parliament, word by word")
+
+
+def _page(report: DemoReport) -> str:
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+    title = "A speech translator goes to parliament"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{CSS}{_MORE_CSS}</style>
+</head>
+<body>
+<header>
+<h1>{title}</h1>
+<p class="intro soft">It has learnt everyday talk, English speech to German text, and has never heard a debate. Here it
+is given {report.sentences["parliament text"]:,} translated sentences of parliament, as text alone: no recordings, no
+training. They become a datastore, and their neighbours have a say in every word.</p>
+</header>
+<main>
+{_tiles(report)}
+{_systems(report)}
+{_pictures(report)}
+{_examples(report)}
+{_honesty(report)}
+{_how(report)}
+</main>
+</body>
+</html>
+"""
+
+
+def _tiles(report: DemoReport) -> str:
+    legends = {
+        BASE: ("base", "the model as it is"),
+        NPDA: ("npda", "with parliament's text"),
+        KNN_MT: ("upper", "with parliament's speech, which one seldom has"),
+    }
+    tiles = "\n".join(
+        f'<div class="tile {kind}"><span class="soft small">{name}</span><b>{report.systems[name].domain:.1f}</b>'
+        f'<span class="soft small">{words}</span></div>'
+        for name, (kind, words) in legends.items()
+    )
+    return f'<div class="tiles" role="group" aria-label="BLEU on parliament">\n{tiles}\n</div>'
+
+
+def _systems(report: DemoReport) -> str:
+    base = report.systems[BASE]
+    rows = []
+    for name, system in report.systems.items():
+        change = "–" if name == BASE else f"{system.domain - base.domain:+.1f}"
+        p = "–" if system.p_vs_base is None else p_value(system.p_vs_base)
+        kind = ' class="npda"' if name == NPDA else ""
+        rows.append(
+            f'<tr{kind}><th scope="row">{name}</th><td>{system.domain:.1f}</td><td>{change}</td><td>{p}</td>'
+            f"<td>{system.general:.1f}</td></tr>"
+        )
+    heads = "".join(
+        f'<th scope="col">{head}</th>' for head in ("system", "parliament", "Δ", "p", "everyday talk, store left on")
+    )
+    plot = inline(systems_plot(report.systems), "systems", "BLEU of the systems on both tests")
+    return f"""<section class="card">
+<h2>BLEU on speech never heard before</h2>
+<p class="soft">{report.sentences["parliament test"]} sentences of parliament and {report.sentences["general test"]} of
+everyday talk, beam {report.tuning.search.beam}. p: paired bootstrap resampling against the base model.</p>
+<div class="pictures"><div><table class="wide"><thead><tr>{heads}</tr></thead><tbody>
+{"".join(rows)}
+</tbody></table></div>
+<figure>{plot}</figure></div>
+</section>"""
+
+
+def _pictures(report: DemoReport) -> str:
+    best = report.best
+    map_ = inline(map_plot(report.tuning), "map", f"λ × T map for k = {best.k}")
+    curve = inline(curve_plot(report.curve, report.systems), "curve", "BLEU over the size of the datastore")
+    return f"""<section class="card">
+<div class="pictures">
+<figure><h2>How much to trust the store</h2>
+<figcaption class="soft small">Tuned on held-out text: colour is the likelihood of the reference translations with
+k = {best.k}, numbers are dev BLEU where it was decoded. Chosen: k {best.k}, λ {best.lambda_:g},
+T {best.temperature:g}.</figcaption>{map_}</figure>
+<figure><h2>How much text is needed</h2>
+<figcaption class="soft small">The same k, λ and T with an eighth, a quarter and half of the sentences.</figcaption>
+{curve}</figure>
+</div>
+</section>"""
+
+
+def _examples(report: DemoReport) -> str:
+    items = "\n".join(_example(example) for example in report.examples)
+    return f"""<section class="card">
+<h2>What changes, and why</h2>
+<p class="soft">The first sentences of the test that came out differently. Every word of them is explained in
+<a href="{escape(report.why.name)}">{escape(report.why.name)}</a>, beside this page.</p>
+{items}
+</section>"""
+
+
+def _example(example: Example) -> str:
+    rows = [("said", "", _text(example.said)), ("base", "", _text(example.base))]
+    rows.append(("adapted", "new", _marked_word(example.adapted, example.word)))
+    if example.adapted != example.reference:
+        rows.append(("reference", "soft", _text(example.reference)))
+    if (e := example.because) is not None:
+        target = e.target_text
+        marked = f"{_text(target[: e.start])}<mark>{_text(target[e.start : e.end])}</mark>{_text(target[e.end :])}"
+        words = f"“{_text(e.source_text)}” → “{marked}”"
+        rows.append(("because", "", f'{words} <span class="soft small">{percent(e.weight)} of p<sub>kNN</sub></span>'))
+    listed = "\n".join(f'<dt>{name}</dt><dd class="{kind}" dir="auto">{text}</dd>' for name, kind, text in rows)
+    return f'<div class="example"><dl>\n{listed}\n</dl></div>'
+
+
+def _marked_word(text: str, word: str) -> str:
+    before, found, after = text.partition(word) if word else (text, "", "")
+    return f"{_text(before)}<ins>{_text(found)}</ins>{_text(after)}" if found else _text(text)
+
+
+def _honesty(report: DemoReport) -> str:
+    base, npda, upper = (report.systems[name] for name in (BASE, NPDA, KNN_MT))
+    alike = report.similarity
+    rows = [
+        (
+            "The price",
+            f"Everyday talk falls from {base.general:.1f} to {npda.general:.1f} BLEU if parliament's store is left on: "
+            "a store belongs to its domain, and is switched on per request.",
+        ),
+        (
+            "Text instead of speech",
+            f"{upper.domain - npda.domain:.1f} BLEU are missing to a store of real recordings (kNN-MT). Decoder states "
+            f"of text and of speech have a cosine of {alike['parliament'].cosine:.3f} and a squared distance of "
+            f"{alike['parliament'].squared_distance:.1f} on parliament ({alike['general'].cosine:.3f} and "
+            f"{alike['general'].squared_distance:.1f} on everyday talk, where they were aligned).",
+        ),
+        (
+            "Tuning on text",
+            f"Dev speech would have chosen {_point(report.speech_tuning)} and given {report.speech_tuned:.1f} BLEU: "
+            f"tuning on text costs {report.text_tuning_loss:.1f}.",
+        ),
+        (
+            "Beam and greedy",
+            f"Beam {report.tuning.search.beam} gives {npda.domain:.1f}, greedy search {report.greedy:.1f}.",
+        ),
+    ]
+    listed = "\n".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
+    return f'<section class="card"><h2>What it does not say at the top</h2>\n<dl>\n{listed}\n</dl></section>'
+
+
+def _how(report: DemoReport) -> str:
+    stages = "".join(
+        f'<tr><th scope="row">{stage_name(stage)}</th><td>{seconds:.1f} s</td>'
+        f"<td>{'earlier run' if stage in report.recalled else ''}</td></tr>"
+        for stage, seconds in report.seconds.items()
+    )
+    dropped = f", {report.dropped} left out because the model was trained on them" if report.dropped else ""
+    model, store = _shell(report.model), _shell(report.stores[NPDA])
+    return f"""<section class="card">
+<h2>How it was made</h2>
+<p>Embedded corpus, seed {report.seed}{dropped}. <code>BLEU|{_text(report.signature)}</code></p>
+<pre><code>npda translate speech.wav --model {model} --store {store}
+npda explain speech.wav --model {model} --store {store} --html why.html</code></pre>
+<table><tbody>{stages}</tbody></table>
+</section>"""
+
+
+def stage_name(stage: str) -> str:
+    return stage.replace("_", " ")
+
+
+def p_value(p: float) -> str:
+    """As a table shows it; a thousand resamples do not tell smaller ones apart."""
+    return "< 0.001" if p <= 0.001 else f"{p:.3f}"
+
+
+def _point(tuning: Tuning) -> str:
+    best = tuning.best
+    return f"k {best.k}, λ {best.lambda_:g}, T {best.temperature:g}"
+
+
+def _shell(path: Path) -> str:
+    return _text(str(path))
+
+
+def _text(text: str) -> str:
+    """For HTML."""
+    return escape(clean(text))

@@ -1,0 +1,177 @@
+"""What a demonstration found, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from npda.decoding.knn import KnnOptions
+from npda.evaluation.similarity import Similarity
+from npda.evaluation.tuning import Tuning, parameters
+from npda.explanation.records import Evidence, Explanation, Word
+
+BASE, NPDA, KNN_MT = "E2E-ST-Base", "NPDA-kNN-ST", "kNN-MT"
+
+
+@dataclass(frozen=True)
+class System:
+    """general, domain: BLEU on the two tests; p_vs_base: of its difference from the base model on the domain's test"""
+
+    general: float
+    domain: float
+    p_vs_base: float | None = None
+
+    def record(self) -> dict[str, float]:
+        scores = {"general": round(self.general, 2), "domain": round(self.domain, 2)}
+        return scores if self.p_vs_base is None else {**scores, "p_vs_base": round(self.p_vs_base, 4)}
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A part of the domain's text: how much of it, how large its store, BLEU on the domain's test."""
+
+    fraction: float
+    pairs: int
+    keys: int
+    bleu: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test sentence. word: the first that is new in the adapted translation; because: what the store had there"""
+
+    said: str
+    base: str
+    adapted: str
+    reference: str
+    word: str
+    because: Evidence | None
+
+    def record(self) -> dict:
+        neighbour = None
+        if (e := self.because) is not None:
+            neighbour = {
+                "source": e.source_text,
+                "target": e.target_text,
+                "marked": e.target_text[e.start : e.end],
+                "weight": round(e.weight, 3),
+                "squared_distance": round(e.distance, 3),
+            }
+        return {
+            "said": self.said,
+            "base": self.base,
+            "adapted": self.adapted,
+            "reference": self.reference,
+            "word": self.word,
+            "because": neighbour,
+        }
+
+
+@dataclass(frozen=True)
+class DemoReport:
+    """systems: by name; tuning: of the text store on dev text, the one that counts; speech_tuning: the same on dev
+    speech; speech_tuned: domain BLEU with that choice; knn_mt_tuning: of the speech store; greedy: domain BLEU of the
+    adapted model with beam 1; similarity: by domain, on dev; seconds: by stage, those in recalled of an earlier run;
+    dropped: sentences left out because the model was trained on them; signature: of the scores
+    """
+
+    systems: dict[str, System]
+    tuning: Tuning
+    speech_tuning: Tuning
+    speech_tuned: float
+    knn_mt_tuning: Tuning
+    greedy: float
+    similarity: dict[str, Similarity]
+    curve: tuple[CurvePoint, ...]
+    explanations: tuple[Explanation, ...]
+    seconds: dict[str, float]
+    recalled: tuple[str, ...]
+    dropped: int
+    sentences: dict[str, int]
+    seed: int
+    signature: str
+    model: Path
+    stores: dict[str, Path]
+    page: Path
+    why: Path
+
+    @property
+    def best(self) -> KnnOptions:
+        return self.tuning.best
+
+    @property
+    def text_tuning_loss(self) -> float:
+        """BLEU that who tunes on text stays behind who could tune on speech."""
+        return self.speech_tuned - self.systems[NPDA].domain
+
+    @property
+    def price(self) -> float:
+        """BLEU on everyday talk that the domain's store costs when it is left on."""
+        return self.systems[BASE].general - self.systems[NPDA].general
+
+    @property
+    def examples(self) -> list[Example]:
+        return [example(explanation) for explanation in self.explanations]
+
+    def record(self) -> dict:
+        """For scripts."""
+        domain = self.similarity["parliament"]
+        return {
+            "systems": {name: system.record() for name, system in self.systems.items()},
+            "similarity": {
+                "cosine": round(domain.cosine, 4),
+                "squared_distance": round(domain.squared_distance, 3),
+                "general": {
+                    "cosine": round(self.similarity["general"].cosine, 4),
+                    "squared_distance": round(self.similarity["general"].squared_distance, 3),
+                },
+            },
+            "best": parameters(self.best),
+            "seconds": {**self.seconds, "total": round(sum(self.seconds.values()), 1)},
+            "text_tuning": {
+                "loss": round(self.text_tuning_loss, 2),
+                "speech_tuned": {**parameters(self.speech_tuning.best), "domain": round(self.speech_tuned, 2)},
+            },
+            "price": round(self.price, 2),
+            "search": {"beam": self.tuning.search.beam, "greedy": round(self.greedy, 2)},
+            "curve": [
+                {"fraction": p.fraction, "pairs": p.pairs, "keys": p.keys, "domain": round(p.bleu, 2)}
+                for p in self.curve
+            ],
+            "examples": [example.record() for example in self.examples],
+            "seed": self.seed,
+            "sentences": self.sentences,
+            "dropped": self.dropped,
+            "recalled": list(self.recalled),
+            "signature": self.signature,
+            "model": str(self.model),
+            "stores": {name: str(path) for name, path in self.stores.items()},
+            "report": str(self.page),
+        }
+
+
+def example(explanation: Explanation) -> Example:
+    """What is said of a sentence in a line: the first new word, and the sentence of the store that weighed most."""
+    spoken = [word for word in explanation.words if not word.end]
+    word = next((word for word in spoken if word.new), None)
+    return Example(
+        said=explanation.transcript,
+        base=explanation.base_text,
+        adapted=explanation.text,
+        reference=explanation.reference,
+        word=word.text if word is not None else "",
+        because=_heaviest(word) if word is not None else None,
+    )
+
+
+def _heaviest(word: Word) -> Evidence | None:
+    """The heaviest evidence for the word; evidence against it only where there is no other."""
+    return next((e for e in word.evidence if e.agrees), next(iter(word.evidence), None))
+
+
+def changed_first(base: Sequence[str], adapted: Sequence[str], count: int) -> list[int]:
+    """Places of the first sentences that adaptation changed, filled up with others where too few did."""
+    changed = [place for place, texts in enumerate(zip(base, adapted, strict=True)) if texts[0] != texts[1]]
+    others = [place for place in range(len(base)) if base[place] == adapted[place]]
+    return sorted((changed + others)[:count])
