@@ -72,7 +72,7 @@ def test_split_sizes_and_ids():
 def test_the_version_stands_for_these_sentences():
     """Where this fails the sentences have changed: raise VERSION, then write the new digest here."""
     text = "\n".join(str(sentences(*key, language)) for key in SPLITS for language in LANGUAGES)
-    assert (grammar.VERSION, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("4", "a98ae8ae74f62ae8")
+    assert (grammar.VERSION, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("5", "c32b8ee891b527e4")
 
 
 def test_the_same_seed_gives_the_same_sentences_in_another_process():
@@ -166,7 +166,7 @@ POLYSEMES = {
     "paper": ("Zeitung", "Dokument"),
     "board": ("Tafel", "Vorstand"),
     "cabinet": ("Schrank", "Regierung"),
-    "speaker": ("Lautsprecher", "Präsident"),
+    "speaker": ("Lautsprecher|Herr Speaker", "Präsident"),
     "meeting": ("Treffen", "Sitzung"),
     "report": ("Zeugnis", "Bericht"),
     "change": ("Kleingeld", "Änderung"),
@@ -191,7 +191,7 @@ POLYSEMES = {
     "raised": ("gehoben", "angesprochen"),
     "move": ("zieh", "beantrage"),
     "table": ("Tisch", "vorlegen"),
-    "address": ("Adresse", "sprechen"),
+    "address": ("Adresse|adressieren", "sprechen"),
     "brought": ("gebracht", "vorgelegt"),
 }
 

@@ -90,7 +90,7 @@ MINI = TrainingSettings(
     clip=3.0,
     ctc_weight=1.0,
     spec_augment=None,
-    max_epochs=9,
+    max_epochs=6,
     patience=None,
     save_every=200,
     average=1,
@@ -98,3 +98,7 @@ MINI = TrainingSettings(
 
 # The text path of the embedded corpus: a batch is counted in tokens of both sides.
 ALIGN_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=8)
+
+# Translators of text and language models of the embedded corpus; a language model counts one side only.
+TEXT_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=12)
+LANGUAGE_MODEL_MINI = replace(MINI, batch_frames=500, ctc_weight=0.0, max_epochs=6)
