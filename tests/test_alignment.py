@@ -8,7 +8,7 @@ import tiny
 import tiny_training
 import torch
 
-from npda.models import load_backbone
+from npda.models import load_speech2text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.training.align import train_alignment
 from npda.training.alignment import VARIANTS, Align, AlignBatch
@@ -80,9 +80,9 @@ def manifest(tmp_path_factory):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_only_the_text_encoder_moves(variant, base, manifest, tmp_path):
-    before = load_backbone(base).model.state_dict()
+    before = load_speech2text(base).model.state_dict()
     train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, variant, layers=1, progress=False)
-    trained = load_backbone(tmp_path)
+    trained = load_speech2text(tmp_path)
     after = trained.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (base / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
@@ -103,7 +103,7 @@ def test_teacher_is_the_speech_path_without_noise(base, manifest, tmp_path):
 
     train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, layers=1, progress=False)
     kept = TeacherStates.open(tmp_path / "train" / "teacher" / "train")
-    model = load_backbone(base)
+    model = load_speech2text(base)
     for index, utterance in enumerate(read_manifest(manifest)[:4]):
         features = torch.from_numpy(model.features(audio.load(utterance.audio)))
         tokens = torch.tensor([[*model.prompt(), *model.target.encode(utterance.tgt_text)]])

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from transformers import Speech2TextForConditionalGeneration
 
 from npda.errors import InputError
-from npda.models import load_backbone
+from npda.models import load_speech2text
 from npda.models.backbone import Memory
 from npda.training.batching import BatchPlan
 from npda.training.data import SpeechBatch, SpeechData
@@ -281,7 +281,7 @@ def test_from_manifests_to_a_model_that_transformers_opens(tmp_path):
     train_speech(manifests[:1], manifests[1:], tmp_path / "st", model, still, bleu, progress=False)
     assert seen == [("Speech2Text", False)]
     assert log(tmp_path / "st", "dev")[0]["bleu"] == 12.5
-    mine, theirs = load_backbone(tmp_path / "st"), load_backbone(tmp_path / "asr")
+    mine, theirs = load_speech2text(tmp_path / "st"), load_speech2text(tmp_path / "asr")
     assert mine.source is not None
     assert theirs.source is not None
     assert mine.source.digest() == theirs.source.digest() == theirs.target.digest() != mine.target.digest()
@@ -293,7 +293,7 @@ def test_from_manifests_to_a_model_that_transformers_opens(tmp_path):
     further = SpeechModel(start=tmp_path / "st")
     summary = train_speech(manifests[:1], manifests[1:], tmp_path / "further", further, settings, progress=False)
     theirs = Speech2TextForConditionalGeneration.from_pretrained(tmp_path / "further").eval()
-    backbone = load_backbone(tmp_path / "further")
+    backbone = load_speech2text(tmp_path / "further")
     dev = SpeechData(tiny_training.utterances(tmp_path / "audio", 5, 2), backbone)
     loss, tokens = 0.0, 0
     with torch.no_grad():
@@ -316,7 +316,7 @@ def test_the_seed_decides_the_weights(tmp_path):
     assert stored[0] == stored[1] != stored[2]
     vocabulary = SpeechModel("st", "mini", vocabulary=tmp_path / "a")
     train_speech(manifests[1:], manifests[1:], tmp_path / "reused", vocabulary, settings, progress=False)
-    assert load_backbone(tmp_path / "reused").target.digest() == load_backbone(tmp_path / "a").target.digest()
+    assert load_speech2text(tmp_path / "reused").target.digest() == load_speech2text(tmp_path / "a").target.digest()
     described = json.loads((tmp_path / "reused/train/settings.json").read_text())["description"]
     assert described["task"] == "st"
     with pytest.raises(InputError, match=r"task was \"st\", now \"asr\""):
@@ -335,4 +335,4 @@ def test_languages_are_found_in_the_data(tmp_path):
     model = SpeechModel("st", "mini", source_size=50, target_size=60)
     settings = replace(MINI, max_epochs=None, max_updates=1)
     train_speech([tmp_path / "both.tsv"], [tmp_path / "both.tsv"], tmp_path / "out", model, settings, progress=False)
-    assert load_backbone(tmp_path / "out").target.languages == ("de", "fr")
+    assert load_speech2text(tmp_path / "out").target.languages == ("de", "fr")

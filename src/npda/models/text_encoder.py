@@ -59,7 +59,7 @@ class TextEncoder(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> Memory:
         """tokens: [batch, length] right-padded, lengths: [batch]"""
         x, mask = self.embed(tokens, lengths)
-        x = x + _positions(tokens.shape[1], self.size.dim).to(x)
+        x = x + positions(0, tokens.shape[1], self.size.dim).to(x)
         x = nn.functional.dropout(x, self.size.dropout, self.training)
         return Memory(self.layers(x, src_key_padding_mask=~mask), mask)
 
@@ -83,8 +83,8 @@ class TextEncoder(nn.Module):
         return encoder.eval()
 
 
-def _positions(length: int, dim: int) -> Tensor:
-    """Sinusoidal positions (Vaswani et al. 2017). → [length, dim]"""
+def positions(start: int, length: int, dim: int) -> Tensor:
+    """Sinusoidal positions (Vaswani et al. 2017) start … start + length − 1. → [length, dim]"""
     frequencies = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000.0) / dim))
-    angles = torch.arange(length)[:, None] * frequencies
+    angles = torch.arange(start, start + length)[:, None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

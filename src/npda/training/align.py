@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from npda.corpus.manifest import Utterance, read_manifest, within
-from npda.models import load_backbone, read_config
+from npda.errors import InputError
+from npda.models import load_speech2text, read_config
 from npda.models.speech2text import Speech2Text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.training.alignment import Align, AlignData, Variant
@@ -41,7 +42,7 @@ def train_alignment(
 
     layers: of the text encoder, by default as many as the speech encoder has
     """
-    backbone = load_backbone(model)
+    backbone = load_speech2text(model)
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
     description = {
         "model": file_digest(Path(model) / "model.safetensors"),
@@ -52,7 +53,8 @@ def train_alignment(
     }
     with Run(out, settings, description) as run:
         torch.manual_seed(settings.seed)
-        backbone.text_encoder = _text_encoder(backbone, variant, layers)
+        layers = 0 if variant == "embedding-only" else layers or backbone.model.config.encoder_layers
+        backbone.text_encoder = fresh_text_encoder(backbone, layers)
         teacher = run.directory / "teacher"
         if running().is_main_process:
             TeacherStates.make(teacher / "train", data, backbone, progress=progress)
@@ -74,15 +76,17 @@ def _usable(manifests: Sequence[str | Path], settings: TrainingSettings) -> list
     return within(utterances, settings.max_frames)[0]
 
 
-def _text_encoder(backbone: Speech2Text, variant: Variant, layers: int | None) -> TextEncoder:
+def fresh_text_encoder(backbone: Speech2Text, layers: int) -> TextEncoder:
     """As wide as the speech encoder, random."""
+    if backbone.source is None:
+        raise InputError("The model has no vocabulary of transcripts (source/); the text path needs one.")
     config = backbone.model.config
     size = TextEncoderSize(
-        vocabulary=len(backbone.source) if backbone.source is not None else 0,
+        vocabulary=len(backbone.source),
         dim=config.d_model,
-        layers=0 if variant == "embedding-only" else layers or config.encoder_layers,
+        layers=layers,
         heads=config.encoder_attention_heads,
         ffn=config.encoder_ffn_dim,
         dropout=float(config.dropout),
     )
-    return TextEncoder(size)
+    return TextEncoder(size, backbone.source.pad)

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from npda.corpus.manifest import Utterance
 from npda.errors import InputError
 from npda.models.backbone import Backbone
-from npda.training.data import fingerprint, source_tokens, target_tokens
+from npda.training.data import Targets, TokenRows, fingerprint, padded, source_tokens, target_tokens
 from npda.training.objectives import Objective, smoothed_cross_entropy
 from npda.training.teacher import TeacherStates
 
@@ -53,29 +53,27 @@ class AlignData:
         self.utterances = list(utterances)
         self.dropped = 0
         self._pad = backbone.target.pad
-        self._prompts, self._targets = zip(*(target_tokens(u, backbone, "st") for u in utterances), strict=True)
-        self._sources = [source_tokens(u, backbone.source) for u in utterances]
+        self._targets = Targets(self._pad, (target_tokens(u, backbone, "st") for u in utterances))
+        self._sources = TokenRows(source_tokens(u, backbone.source) for u in utterances)
         self._teacher = teacher
-        self.lengths: Sequence[int] = [len(s) + len(t) for s, t in zip(self._sources, self._targets, strict=True)]
+        sides = self._sources.lengths(), self._targets.rows.lengths()
+        self.lengths: Sequence[int] = [source + target for source, target in zip(*sides, strict=True)]
 
     def fingerprint(self) -> str:
         return fingerprint(self.utterances)
 
     def batch(self, indices: Sequence[int]) -> AlignBatch:
-        source = [torch.tensor(self._sources[i]) for i in indices]
-        targets = [torch.tensor(self._targets[i]) for i in indices]
-        labels = [target[1:].clone() for target in targets]
+        source = [self._sources[i] for i in indices]
+        tokens, labels = self._targets.batch(indices)
         teacher = []
-        for label, i in zip(labels, indices, strict=True):
-            given = self._prompts[i] - 1
-            label[:given] = self._pad  # the prompt is given, not predicted
+        for i in indices:
             states = torch.from_numpy(self._teacher[i].astype(np.float32))
-            teacher.append(torch.cat([states.new_zeros(given, states.shape[1]), states]))
+            teacher.append(torch.cat([states.new_zeros(self._targets.prompts[i] - 1, states.shape[1]), states]))
         return AlignBatch(
-            source=pad_sequence(source, batch_first=True, padding_value=self._pad),
+            source=padded(source, self._pad),
             source_lengths=torch.tensor([len(s) for s in source]),
-            tokens=pad_sequence([t[:-1] for t in targets], batch_first=True, padding_value=self._pad),
-            labels=pad_sequence(labels, batch_first=True, padding_value=self._pad),
+            tokens=tokens,
+            labels=labels,
             teacher=pad_sequence(teacher, batch_first=True),
         )
 

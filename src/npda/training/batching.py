@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 _JITTER = 0.1  # lengths are off by up to this share when sorted, so that batches differ from epoch to epoch
+
+
+class Plan(Protocol):
+    """Which batches the loop makes updates of."""
+
+    def epoch(self, number: int) -> list[list[list[int]]]:
+        """The updates of an epoch: lists of micro-batches, which are lists of indices of examples."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,6 @@ class BatchPlan:
     seed: int
 
     def epoch(self, number: int) -> list[list[list[int]]]:
-        """The updates of an epoch: lists of micro-batches, which are lists of indices of examples."""
         random = np.random.default_rng([self.seed, number])
         jitter = random.uniform(1 - _JITTER, 1 + _JITTER, len(self.lengths))
         order = np.argsort(np.asarray(self.lengths) * jitter, kind="stable")

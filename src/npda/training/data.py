@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -57,6 +59,72 @@ class Share(Dataset[list[tuple[int, Any]]]):
     def as_is(batches: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
         """For a DataLoader that has nothing left to collate."""
         return batches
+
+
+class Writer(Protocol):
+    """What data need to know of a model to tell it what to write: a backbone, or a language model."""
+
+    max_target: int
+
+    @property
+    def target(self) -> Tokens: ...
+
+    def prompt(self, language: str | None = None) -> list[int]: ...
+
+
+class TokenRows:
+    """Many sentences of token ids in one array: millions of Python lists would take gigabytes."""
+
+    def __init__(self, rows: Iterable[Sequence[int]] = ()) -> None:
+        self._ids, self._ends = array("i"), array("q", [0])
+        for row in rows:
+            self.append(row)
+
+    def append(self, row: Sequence[int]) -> None:
+        self._ids.extend(row)
+        self._ends.append(len(self._ids))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: int) -> Tensor:
+        """[length] int64"""
+        row = np.frombuffer(self._ids, dtype=np.intc)[self._ends[index] : self._ends[index + 1]]
+        return torch.from_numpy(row.astype(np.int64))
+
+    def lengths(self) -> list[int]:
+        return np.diff(np.frombuffer(self._ends, dtype=np.int64)).tolist()
+
+    def digest(self) -> str:
+        return hashlib.sha256(self._ids.tobytes() + self._ends.tobytes()).hexdigest()
+
+
+class Targets:
+    """What a decoder is to write: prompt, text and end symbol of every sentence."""
+
+    def __init__(self, pad: int, encoded: Iterable[tuple[int, Sequence[int]]] = ()) -> None:
+        """encoded: length of the prompt, and all tokens; see ``encode_target``"""
+        self.rows = TokenRows()
+        self.prompts = array("i")
+        self._pad = pad
+        for prompt, tokens in encoded:
+            self.append(prompt, tokens)
+
+    def append(self, prompt: int, tokens: Sequence[int]) -> None:
+        self.prompts.append(prompt)
+        self.rows.append(tokens)
+
+    def batch(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """What the decoder is fed and what should come next: tokens and labels as in SpeechBatch."""
+        rows = [self.rows[i] for i in indices]
+        labels = [row[1:].clone() for row in rows]
+        for label, i in zip(labels, indices, strict=True):
+            label[: self.prompts[i] - 1] = self._pad  # the prompt is given, not predicted
+        return padded([row[:-1] for row in rows], self._pad), padded(labels, self._pad)
+
+
+def padded(sequences: list[Tensor], pad: int) -> Tensor:
+    return pad_sequence(sequences, batch_first=True, padding_value=pad)
 
 
 @dataclass(frozen=True)
@@ -111,8 +179,8 @@ class SpeechData:
             )
         self.lengths: Sequence[int] = [u.n_frames for u in self.utterances]
         self._pad = backbone.target.pad
-        self._texts = [texts[i] for i in kept]
-        self._sources = [source_tokens(u, source) if source is not None else [] for u in self.utterances]
+        self._targets = Targets(self._pad, (texts[i] for i in kept))
+        self._sources = TokenRows(source_tokens(u, source) if source is not None else [] for u in self.utterances)
         self._features = features or FeatureStore(self.utterances, backbone.features, progress=progress)
 
     def __len__(self) -> int:
@@ -123,22 +191,16 @@ class SpeechData:
 
     def batch(self, indices: Sequence[int]) -> SpeechBatch:
         features = [torch.from_numpy(self._features[self.utterances[i]]) for i in indices]
-        texts = [torch.tensor(self._texts[i][1]) for i in indices]
-        labels = [text[1:].clone() for text in texts]
-        for label, i in zip(labels, indices, strict=True):
-            label[: self._texts[i][0] - 1] = self._pad  # the prompt is given, not predicted
-        source = [torch.tensor(self._sources[i], dtype=torch.long) for i in indices]
+        tokens, labels = self._targets.batch(indices)
+        source = [self._sources[i] for i in indices]
         return SpeechBatch(
             features=pad_sequence(features, batch_first=True),
             lengths=torch.tensor([len(f) for f in features]),
-            tokens=self._padded([text[:-1] for text in texts]),
-            labels=self._padded(labels),
-            source=self._padded(source),
+            tokens=tokens,
+            labels=labels,
+            source=padded(source, self._pad),
             source_lengths=torch.tensor([len(s) for s in source]),
         )
-
-    def _padded(self, sequences: list[Tensor]) -> Tensor:
-        return pad_sequence(sequences, batch_first=True, padding_value=self._pad)
 
 
 def fingerprint(utterances: Sequence[Utterance]) -> str:
@@ -159,11 +221,16 @@ def text_of(utterance: Utterance, task: Task) -> str:
     return utterance.src_text
 
 
-def target_tokens(utterance: Utterance, backbone: Backbone, task: Task) -> tuple[int, list[int]]:
+def target_tokens(utterance: Utterance, model: Writer, task: Task) -> tuple[int, list[int]]:
     """Length of the prompt; prompt, text and end symbol."""
     language = utterance.tgt_lang if task == "st" else utterance.src_lang
-    prompt = backbone.prompt(language or None)
-    return len(prompt), [*prompt, *backbone.target.encode(text_of(utterance, task)), backbone.target.eos]
+    return encode_target(text_of(utterance, task), language, model)
+
+
+def encode_target(text: str, language: str, model: Writer) -> tuple[int, list[int]]:
+    """Length of the prompt; prompt, text and end symbol."""
+    prompt = model.prompt(language or None)
+    return len(prompt), [*prompt, *model.target.encode(text), model.target.eos]
 
 
 def source_tokens(utterance: Utterance, source: Tokens) -> list[int]:

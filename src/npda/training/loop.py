@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from npda.errors import InputError
 from npda.progress import bar
-from npda.training.batching import BatchPlan, derived_seed
+from npda.training.batching import BatchPlan, Plan, derived_seed
 from npda.training.checkpoints import State, restore, trainable
 from npda.training.data import Data, Share
 from npda.training.gradients import Gradients
@@ -61,10 +61,12 @@ def train(
     publish: Callable[[Path], None],
     on_evaluate: OnEvaluate | None = None,
     progress: bool = True,
+    plan: Plan | None = None,
 ) -> TrainingSummary:
     """Train from the beginning or from the run's last checkpoint, then publish the best weights.
 
     publish: writes the model, with the weights the objective has by then, into a directory
+    plan: what makes an update; by default examples of similar length, in the order of the seed
     """
     processes = running()
     if settings.batches_per_update % processes.num_processes:
@@ -73,7 +75,8 @@ def train(
             "cannot share evenly; choose a multiple of the number of processes."
         )
     objective.to(processes.device)
-    trainer = _Trainer(objective, data, dev, settings, run, processes, on_evaluate)
+    plan = plan or BatchPlan(data.lengths, settings.batch_frames, settings.batches_per_update, settings.seed)
+    trainer = _Trainer(objective, data, dev, settings, plan, run, processes, on_evaluate)
     trainer.resume()
     with bar(progress and processes.is_main_process) as display:
         trainer.train(display)
@@ -87,15 +90,16 @@ class _Trainer:
         data: Data,
         dev: Data,
         settings: TrainingSettings,
+        plan: Plan,
         run: Run,
         processes: PartialState,
         on_evaluate: OnEvaluate | None,
     ) -> None:
         self.objective, self.data, self.dev, self.settings, self.run = objective, data, dev, settings, run
+        self.plan = plan
         self.processes, self.on_evaluate = processes, on_evaluate
         self.device = torch.device(processes.device or "cpu")
         self.state = State()
-        self.plan = BatchPlan(data.lengths, settings.batch_frames, settings.batches_per_update, settings.seed)
         self.total = self._total_updates()
         parameters = trainable(objective).values()
         self.gradients = Gradients(parameters)

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from npda.audio import SpecAugment
 from npda.models.backbone import Backbone, Memory
+from npda.models.language_model import LanguageModel
 from npda.training.data import SpeechBatch
+from npda.training.text import TargetBatch, TextBatch
 
 
 class Objective(nn.Module, ABC):
@@ -90,13 +92,58 @@ class SpeechToText(Objective):
             features = self.spec_augment(features, batch.lengths)
         memory = self.backbone.hear(features, batch.lengths)
         states = self.backbone.states(memory, batch.tokens)
-        predicted = batch.labels != self.backbone.target.pad
-        logits = self.backbone.logits(states[predicted])
-        loss, nll = smoothed_cross_entropy(logits, batch.labels[predicted], self.label_smoothing)
-        sums = {"loss": loss, "nll": nll}
+        sums = token_losses(self.backbone, states, batch.labels, self.label_smoothing)
         if self.ctc is not None:
             sums["ctc"] = ctc_loss(self.ctc, memory, batch, blank=self.backbone.target.pad)
         return sums
+
+
+class _Text(Objective):
+    """Cross-entropy of what a text model is to write; trains whichever of its parameters are not frozen."""
+
+    def __init__(self, model: Backbone | LanguageModel, label_smoothing: float = 0.1) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+        self.terms = ("loss", "nll")
+        self.weights = {"loss": 1.0}
+
+    def counts(self, batch: TextBatch | TargetBatch) -> dict[str, int]:
+        tokens = int((batch.labels != self.model.target.pad).sum())
+        return {"loss": tokens, "nll": tokens}
+
+
+class TextToText(_Text):
+    """Translation of text: CE_MT of eq. 4."""
+
+    model: Backbone
+
+    def forward(self, batch: TextBatch) -> dict[str, Tensor]:
+        memory = self.model.read(batch.source, batch.source_lengths)
+        states = self.model.states(memory, batch.tokens)
+        return token_losses(self.model, states, batch.labels, self.label_smoothing)
+
+
+class NextToken(_Text):
+    """Language modelling."""
+
+    model: LanguageModel
+
+    def forward(self, batch: TargetBatch) -> dict[str, Tensor]:
+        return token_losses(self.model, self.model.states(batch.tokens), batch.labels, self.label_smoothing)
+
+
+def token_losses(
+    model: Backbone | LanguageModel, states: Tensor, labels: Tensor, label_smoothing: float
+) -> dict[str, Tensor]:
+    """The terms ``loss`` and ``nll``, summed over all that is predicted.
+
+    states: [batch, length, dim]; labels: [batch, length]
+    """
+    predicted = labels != model.target.pad
+    logits = model.logits(states[predicted])
+    loss, nll = smoothed_cross_entropy(logits, labels[predicted], label_smoothing)
+    return {"loss": loss, "nll": nll}
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from npda.audio import Normalizer, SpecAugment
 from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.errors import InputError
 from npda.files import atomic_directory
-from npda.models import load_backbone
+from npda.models import load_speech2text
 from npda.models.speech2text import PRESETS, SOURCE_DIRECTORY, Speech2Text
 from npda.text import Vocabulary
 from npda.training.data import SpeechData, Task, fingerprint, text_of
@@ -95,7 +95,7 @@ def train_speech(
         torch.manual_seed(settings.seed)
         kept, _ = within(utterances, settings.max_frames)
         if model.start is not None:
-            backbone = load_backbone(model.start)
+            backbone = load_speech2text(model.start)
             features = FeatureStore(kept, backbone.features, progress=progress)
         else:
             filterbanks = FeatureStore(kept, audio.fbank, progress=progress)
@@ -165,7 +165,7 @@ def _create(start: Path, model: SpeechModel) -> Speech2Text:
     source = Vocabulary.load(inner) if inner.is_dir() else None
     backbone = Speech2Text.create(model.preset, Vocabulary.load(start), Normalizer.load(start), source)
     if model.encoder is not None:
-        encoder = load_backbone(model.encoder).model.model.encoder
+        encoder = load_speech2text(model.encoder).model.model.encoder
         try:
             backbone.model.model.encoder.load_state_dict(encoder.state_dict())
         except RuntimeError:

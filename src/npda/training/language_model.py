@@ -1,0 +1,61 @@
+"""Train a language model on the target side of in-domain text, for shallow fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from npda.errors import InputError
+from npda.models.language_model import PRESETS, LanguageModel
+from npda.text import Vocabulary
+from npda.training.loop import TrainingSummary, train
+from npda.training.objectives import NextToken
+from npda.training.run import Run
+from npda.training.settings import LANGUAGE_MODEL_MINI, TrainingSettings
+from npda.training.speech import file_digest
+from npda.training.text import TargetData, read_targets
+
+
+def language_model_defaults(preset: str) -> TrainingSettings:
+    """The settings to train a preset with."""
+    return LANGUAGE_MODEL_MINI if preset == "mini" else TrainingSettings(spec_augment=None)
+
+
+def train_language_model(
+    texts: Sequence[str | Path],
+    dev: Sequence[str | Path],
+    vocabulary: str | Path,
+    out: str | Path,
+    settings: TrainingSettings,
+    preset: str = "paper",
+    progress: bool = True,
+) -> TrainingSummary:
+    """Write a language model to ``out``; a run that was interrupted there goes on.
+
+    texts, dev: pairs or manifests (.tsv), whose target side counts, or plain text, a sentence a line
+    vocabulary: directory of the translator it is to advise
+    """
+    if preset not in PRESETS:
+        raise InputError(f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}.")
+    target = Vocabulary.load(vocabulary)
+    description = {
+        "task": "lm",
+        "preset": preset,
+        "vocabulary": target.digest(),
+        "train": [file_digest(Path(file)) for file in texts],
+        "dev": [file_digest(Path(file)) for file in dev],
+    }
+    with Run(out, settings, description) as run:
+        torch.manual_seed(settings.seed)
+        model = LanguageModel.create(preset, target)
+        return train(
+            NextToken(model, settings.label_smoothing),
+            TargetData(read_targets(texts), model),
+            TargetData(read_targets(dev), model),
+            settings,
+            run,
+            model.save_pretrained,
+            progress=progress,
+        )
