@@ -149,7 +149,8 @@ def europarl(
     if report is not None and not held_out:
         raise InputError("--report lists what leaks a held-out set; name the held-out sets with --against.")
     _check_outputs(out, report, inputs, held_out)
-    leakage = LeakageFilter(pair for path in held_out for pair in _held_out(path, ("en", language)))
+    held_out_pairs = (pair for path in held_out for pair in _held_out(path, ("en", language)))
+    leakage = LeakageFilter(held_out_pairs) if held_out else None
     skipped: Counter[str] = Counter()
     leaks = LeakageReport(examples_each=1)
     written = 0
@@ -231,13 +232,13 @@ def _print_manifests(title: str, records: list[dict]) -> None:
 
 
 def _without_leaks(
-    pairs: Iterable[Pair], leakage: LeakageFilter, leaks: LeakageReport, drop: Callable[[dict[str, str]], None]
+    pairs: Iterable[Pair], leakage: LeakageFilter | None, leaks: LeakageReport, drop: Callable[[dict[str, str]], None]
 ) -> Iterator[Pair]:
     """The pairs that leak nothing; the others go into the report."""
     from npda.cli.filter import _row
 
     for pair in pairs:
-        leak = leakage.find(pair)
+        leak = leakage.find(pair) if leakage else None
         leaks.add(leak)
         if leak is None:
             yield pair

@@ -9,8 +9,6 @@ from npda.errors import InputError
 
 MARKUP, LONG, UNEVEN = "with markup", "with too many words", "of uneven lengths"
 
-_BREAKS = str.maketrans("\t\n\r", "   ")
-
 
 @dataclass(frozen=True)
 class CleaningSettings:
@@ -43,7 +41,8 @@ def clean(
 
 def one_line(text: str) -> str:
     """Text that fits into a field of a TSV: tabs and line breaks are spaces, none of them at the ends."""
-    return text.translate(_BREAKS).strip()
+    # Far faster than str.translate, which looks every letter up.
+    return text.replace("\t", " ").replace("\n", " ").replace("\r", " ").strip()
 
 
 def _fault(pair: Pair, settings: CleaningSettings) -> str | None:
