@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from npda.datastore.retrieval import Neighbours
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
+from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights, mixed
 from npda.models.backbone import Memory
 
 
@@ -67,6 +67,22 @@ def test_missing_neighbours_weigh_nothing():
     np.testing.assert_allclose(
         interpolate(log_probs, p_knn, 0.6).exp(), [[0.1, 0.1, 0.7, 0.1], [0.25] * 4], rtol=1e-6
     )  # nobody found: the model alone
+
+
+@given(st.integers(1, 9), st.sampled_from([0.3, 1.0, "by row"]), st.integers(0, 30))
+def test_mixing_k_tokens_is_mixing_all(k, lambda_, seed):
+    random = torch.Generator().manual_seed(seed)
+    log_probs = torch.log_softmax(9 * torch.randn(5, 7, generator=random), dim=-1)
+    distances = 20 * torch.rand(5, k, generator=random)
+    distances[3, k // 2 :] = torch.inf
+    distances[4] = torch.inf
+    values = torch.where(distances.isinf(), -1, torch.randint(0, 7, (5, k), generator=random))
+    weights = knn_weights(distances, 10.0)
+    share = torch.rand(5, 1, generator=random) if lambda_ == "by row" else float(lambda_)
+    ours = mixed(log_probs, weights, values, share)
+    dense = interpolate(log_probs, knn_distribution(weights, values, 7), share)
+    np.testing.assert_allclose(ours, dense, rtol=1e-5, atol=1e-6)
+    assert torch.equal(ours[4], log_probs[4])
 
 
 def reference_search(model, memory: Memory, keys, values, knn: KnnOptions, options: SearchOptions) -> list[int]:

@@ -57,6 +57,19 @@ def interpolate(log_probs: Tensor, p_knn: Tensor, lambda_: float | Tensor) -> Te
     return torch.where(p_knn.sum(dim=1, keepdim=True) > 0, mixed, log_probs)
 
 
+def mixed(log_probs: Tensor, weights: Tensor, values: Tensor, lambda_: float | Tensor) -> Tensor:
+    """What ``interpolate`` gives, for the price of k tokens a row: all others are but scaled by 1 − λ.
+
+    log_probs: [rows, vocabulary]; weights, values: as for ``knn_distribution``; lambda_: as for ``interpolate``
+    """
+    tokens = values.clamp(min=0)
+    p_knn = knn_distribution(weights, tokens, log_probs.shape[-1]).gather(1, tokens)
+    anybody = weights.sum(dim=1, keepdim=True) > 0
+    lambda_ = torch.where(anybody, lambda_, 0.0).to(log_probs.dtype)
+    scaled = log_probs + torch.log1p(-lambda_)
+    return scaled.scatter(1, tokens, torch.logaddexp(scaled.gather(1, tokens), torch.log(lambda_ * p_knn)))
+
+
 class KnnFusion:
     """The mixture of eq. 5, inside the beam."""
 
@@ -71,5 +84,4 @@ class KnnFusion:
         distances = torch.from_numpy(found.distances).to(states.device)
         values = torch.from_numpy(found.values).to(states.device, torch.long)
         weights = knn_weights(distances, self.options.temperature)
-        p_knn = knn_distribution(weights, values, log_probs.shape[-1])
-        return interpolate(log_probs, p_knn, self.options.lambda_)
+        return mixed(log_probs, weights, values, self.options.lambda_)
