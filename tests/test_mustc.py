@@ -54,12 +54,16 @@ def test_survives_a_manifest(root, tmp_path):
 
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100])
 def test_frames_of_recordings_at_another_rate(root, texts, rate):
-    """n_frames is computed from the header; it must be what decoding and resampling give."""
-    for file in (texts.parent / "wav").iterdir():
-        whole, _ = soundfile.read(file)
-        soundfile.write(file, np.zeros(int(len(whole) * rate / RATE) + rate), rate)
-    for one in mustc.read(root, "de", "train"):
-        assert one.n_frames == len(audio.fbank(audio.load(one.audio)))
+    """n_frames is computed from the header; it must be what decoding and resampling give, at every length."""
+    soundfile.write(texts.parent / "wav" / "ted_1.wav", np.zeros(rate, dtype=np.int16), rate)
+    lengths = range(rate // 10, rate // 10 + rate // 50)
+    entries = [f"- {{duration: {length / rate:.7f}, offset: 0.1, wav: ted_1.wav}}" for length in lengths]
+    tiny_corpora.write_text(texts / "train.yaml", entries)
+    for end in ("en", "de"):
+        tiny_corpora.write_text(texts / f"train.{end}", ["word"] * len(lengths))
+    for one, length in zip(mustc.read(root, "de", "train"), lengths, strict=True):
+        assert one.audio.endswith(f":{length}")
+        assert one.n_frames == audio.frame_count(len(audio.load(one.audio)))
 
 
 def test_block_style_and_unknown_keys(root, texts, talks):
