@@ -118,6 +118,8 @@ def _findings(report: DemoReport) -> list[str]:
 def _print_example(console: Console, example: Example) -> None:
     from rich.text import Text
 
+    from npda.experiments.demo_results import marked
+
     console.print(f"said     {example.said}", markup=False)
     console.print(f"base     {example.base}", markup=False)
     adapted = Text(f"adapted  {example.adapted}")
@@ -130,8 +132,7 @@ def _print_example(console: Console, example: Example) -> None:
         console.print(f"correct  {example.reference}", markup=False)
     if (e := example.because) is not None:
         because = Text(f"because  {e.source_text} → ")
-        because.append(e.target_text[: e.start])
-        because.append(e.target_text[e.start : e.end], "bold")
-        because.append(e.target_text[e.end :])
+        before, word, after = marked(e)
+        because.append(before).append(word, "bold").append(after)
         console.print(because)
     console.print()

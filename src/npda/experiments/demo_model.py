@@ -137,6 +137,8 @@ def export(aligned: Path, out: Path, made: Provenance) -> DemoModel:
     with atomic_directory(out) as temporary:
         load_backbone(aligned).half().save_pretrained(temporary)
         (temporary / FILE).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        for path in temporary.rglob("*.safetensors"):
+            path.chmod(0o644)  # written for their owner alone, and yet for everybody in a package
     return DemoModel(out, made)
 
 

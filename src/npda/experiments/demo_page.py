@@ -7,7 +7,7 @@ from pathlib import Path
 
 from npda.evaluation.tuning import Tuning
 from npda.experiments.demo_plots import curve_plot, inline, map_plot, systems_plot
-from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example
+from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
 from npda.explanation.page import write_page
 from npda.explanation.style import CSS
 from npda.explanation.wording import clean, percent
@@ -29,7 +29,11 @@ _MORE_CSS = """
 table.wide { width: 100%; font-size: 1rem; margin: .6rem 0 .2rem; }
 table.wide td, table.wide th { border-top: 1px solid var(--line); padding: .4rem .9rem .4rem 0; text-align: right; }
 table.wide thead th { border-top: 0; }
-table.wide th:first-child { text-align: left; }
+table.wide th:first-child { text-align: left; white-space: nowrap; }
+table.wide td { white-space: nowrap; }
+table.wide td:first-child { text-align: left; }
+.times { columns: 3 11rem; margin: 1rem 0 0; padding: 0; list-style: none; font-size: .9rem; }
+.times li { display: flex; justify-content: space-between; padding-right: 2rem; font-variant-numeric: tabular-nums; }
 table.wide tr.npda { font-weight: 650; } table.wide tr.npda th { font-weight: 650; color: var(--store); }
 .example { border-top: 1px solid var(--line); padding: 1rem 0 .3rem; }
 .example dd { font-size: 1.02rem; }
@@ -71,7 +75,7 @@ training. They become a datastore, and their neighbours have a say in every word
 <main>
 {_tiles(report)}
 {_systems(report)}
-{_pictures(report)}
+{_tuning(report)}
 {_examples(report)}
 {_honesty(report)}
 {_how(report)}
@@ -106,34 +110,42 @@ def _systems(report: DemoReport) -> str:
             f'<tr{kind}><th scope="row">{name}</th><td>{system.domain:.1f}</td><td>{change}</td><td>{p}</td>'
             f"<td>{system.general:.1f}</td></tr>"
         )
-    heads = "".join(
-        f'<th scope="col">{head}</th>' for head in ("system", "parliament", "Δ", "p", "everyday talk, store left on")
-    )
-    plot = inline(systems_plot(report.systems), "systems", "BLEU of the systems on both tests")
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("system", "parliament", "Δ", "p", "everyday talk"))
+    bars = inline(systems_plot(report.systems), "systems", "BLEU of the systems on both tests")
+    curve = inline(curve_plot(report.curve, report.systems), "curve", "BLEU over the size of the datastore")
     return f"""<section class="card">
 <h2>BLEU on speech never heard before</h2>
 <p class="soft">{report.sentences["parliament test"]} sentences of parliament and {report.sentences["general test"]} of
-everyday talk, beam {report.tuning.search.beam}. p: paired bootstrap resampling against the base model.</p>
-<div class="pictures"><div><table class="wide"><thead><tr>{heads}</tr></thead><tbody>
+everyday talk, beam {report.tuning.search.beam}; the stores are left on for both. p: paired bootstrap
+resampling against the base model, on parliament.</p>
+<table class="wide"><thead><tr>{heads}</tr></thead><tbody>
 {"".join(rows)}
-</tbody></table></div>
-<figure>{plot}</figure></div>
+</tbody></table>
+<div class="pictures">
+<figure><figcaption class="soft small">Both tests.</figcaption>{bars}</figure>
+<figure><figcaption class="soft small">How much text is needed: an eighth, a quarter, half and all of it, with the same
+k, λ and T.</figcaption>{curve}</figure>
+</div>
 </section>"""
 
 
-def _pictures(report: DemoReport) -> str:
+def _tuning(report: DemoReport) -> str:
     best = report.best
-    map_ = inline(map_plot(report.tuning), "map", f"λ × T map for k = {best.k}")
-    curve = inline(curve_plot(report.curve, report.systems), "curve", "BLEU over the size of the datastore")
+    picture = inline(map_plot(report.tuning), "map", f"λ × T map for k = {best.k}")
+    rows = "".join(
+        f"<tr{' class=npda' if decoded.options == best else ''}><td>{decoded.options.k}</td>"
+        f"<td>{decoded.options.lambda_:g}</td><td>{decoded.options.temperature:g}</td><td>{decoded.bleu:.1f}</td></tr>"
+        for decoded in report.tuning.decoded
+    )
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("k", "λ", "T", "dev BLEU"))
     return f"""<section class="card">
+<h2>How much to trust the store</h2>
+<p class="soft">Chosen on {report.tuning.sentences} held-out sentences, as text too: the grid by the likelihood of their
+translations (colour, for k = {best.k}), then a few points by decoding (numbers).</p>
 <div class="pictures">
-<figure><h2>How much to trust the store</h2>
-<figcaption class="soft small">Tuned on held-out text: colour is the likelihood of the reference translations with
-k = {best.k}, numbers are dev BLEU where it was decoded. Chosen: k {best.k}, λ {best.lambda_:g},
-T {best.temperature:g}.</figcaption>{map_}</figure>
-<figure><h2>How much text is needed</h2>
-<figcaption class="soft small">The same k, λ and T with an eighth, a quarter and half of the sentences.</figcaption>
-{curve}</figure>
+<figure>{picture}</figure>
+<div><table class="wide"><thead><tr>{heads}</tr></thead><tbody>
+<tr><td>–</td><td>0</td><td>–</td><td>{report.tuning.base_bleu:.1f}</td></tr>{rows}</tbody></table></div>
 </div>
 </section>"""
 
@@ -154,9 +166,8 @@ def _example(example: Example) -> str:
     if example.adapted != example.reference:
         rows.append(("reference", "soft", _text(example.reference)))
     if (e := example.because) is not None:
-        target = e.target_text
-        marked = f"{_text(target[: e.start])}<mark>{_text(target[e.start : e.end])}</mark>{_text(target[e.end :])}"
-        words = f"“{_text(e.source_text)}” → “{marked}”"
+        before, word, after = map(_text, marked(e))
+        words = f"“{_text(e.source_text)}” → “{before}<mark>{word}</mark>{after}”"
         rows.append(("because", "", f'{words} <span class="soft small">{percent(e.weight)} of p<sub>kNN</sub></span>'))
     listed = "\n".join(f'<dt>{name}</dt><dd class="{kind}" dir="auto">{text}</dd>' for name, kind, text in rows)
     return f'<div class="example"><dl>\n{listed}\n</dl></div>'
@@ -194,15 +205,16 @@ def _honesty(report: DemoReport) -> str:
         ),
     ]
     listed = "\n".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
-    return f'<section class="card"><h2>What it does not say at the top</h2>\n<dl>\n{listed}\n</dl></section>'
+    return f'<section class="card"><h2>The small print</h2>\n<dl>\n{listed}\n</dl></section>'
 
 
 def _how(report: DemoReport) -> str:
     stages = "".join(
-        f'<tr><th scope="row">{stage_name(stage)}</th><td>{seconds:.1f} s</td>'
-        f"<td>{'earlier run' if stage in report.recalled else ''}</td></tr>"
+        f"<li><span>{stage_name(stage)}{' *' if stage in report.recalled else ''}</span>"
+        f"<span>{seconds:.1f} s</span></li>"
         for stage, seconds in report.seconds.items()
     )
+    earlier = '<p class="soft small">* in an earlier run, whose results were found</p>' if report.recalled else ""
     dropped = f", {report.dropped} left out because the model was trained on them" if report.dropped else ""
     model, store = _shell(report.model), _shell(report.stores[NPDA])
     return f"""<section class="card">
@@ -210,7 +222,7 @@ def _how(report: DemoReport) -> str:
 <p>Embedded corpus, seed {report.seed}{dropped}. <code>BLEU|{_text(report.signature)}</code></p>
 <pre><code>npda translate speech.wav --model {model} --store {store}
 npda explain speech.wav --model {model} --store {store} --html why.html</code></pre>
-<table><tbody>{stages}</tbody></table>
+<ul class="times">{stages}</ul>{earlier}
 </section>"""
 
 

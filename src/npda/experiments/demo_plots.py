@@ -35,10 +35,12 @@ def systems_plot(systems: dict[str, System]) -> str:
             axes.bar(at, heights, 0.25, color=colours[name], label=name)
             for x, height in zip(at, heights, strict=True):
                 axes.annotate(f"{height:.1f}", (x, height), (0, 3), textcoords="offset points", ha="center")
-        axes.set_xticks([0, 1], ["parliament", "everyday talk,\nparliament's store left on"])
+        axes.set_xticks([0, 1], ["parliament", "everyday talk"])
         axes.set_ylabel("BLEU")
         axes.set_ylim(0, 1.12 * max(1.0, *(max(s.general, s.domain) for s in systems.values())))
-        axes.legend(loc="upper left", frameon=False, labelcolor=_INK)
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=3, handlelength=1, frameon=False, labelcolor=_INK
+        )
         axes.tick_params(axis="x", length=0, labelcolor=_INK)
 
     return _svg(draw, "BLEU of the systems on both tests")
@@ -56,7 +58,7 @@ def map_plot(tuning: Tuning) -> str:
         values = np.array([[plane[lambda_, temperature] for temperature in temperatures] for lambda_ in lambdas])
         # Where the store hurts badly, the map need not tell how badly.
         low = float(np.quantile(values, 0.15))
-        shades = LinearSegmentedColormap.from_list("heat", ["#f4eee4", "#f2b57c", "#a84300"])
+        shades = LinearSegmentedColormap.from_list("heat", ["#f4eee4", "#f2b57c", "#a84300"], 24)
         mesh = axes.pcolormesh(values, cmap=shades, vmin=low, edgecolors=PALETTE["card"], linewidth=1.2)
         axes.set_xticks(np.arange(len(temperatures)) + 0.5, [f"{t:g}" for t in temperatures])
         axes.set_yticks(np.arange(len(lambdas)) + 0.5, [f"{lambda_:g}" for lambda_ in lambdas])
@@ -66,6 +68,8 @@ def map_plot(tuning: Tuning) -> str:
         axes.grid(False)
         axes.spines[:].set_visible(False)
         bar = axes.figure.colorbar(mesh, ax=axes, label="log-likelihood a token", extend="min")
+        assert bar.solids is not None
+        bar.solids.set_edgecolor("face")
         bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
         for decoded in tuning.decoded:
             options = decoded.options
@@ -128,7 +132,7 @@ def _svg(draw: Callable[[Axes], None], title: str) -> str:
     from matplotlib.figure import Figure
 
     settings: dict[Any, Any] = {
-        "svg.fonttype": "none", "svg.hashsalt": title, "font.size": 9.5, "axes.titlesize": "medium",
+        "svg.fonttype": "none", "svg.hashsalt": title, "font.size": 10, "axes.titlesize": "medium",
         "text.color": _INK, "axes.labelcolor": _SOFT, "axes.edgecolor": _LINE, "xtick.color": _SOFT,
         "ytick.color": _SOFT, "grid.color": _LINE, "axes.axisbelow": True,
     }  # fmt: skip

@@ -54,7 +54,7 @@ class Example:
             neighbour = {
                 "source": e.source_text,
                 "target": e.target_text,
-                "marked": e.target_text[e.start : e.end],
+                "marked": marked(e)[1],
                 "weight": round(e.weight, 3),
                 "squared_distance": round(e.distance, 3),
             }
@@ -116,17 +116,10 @@ class DemoReport:
 
     def record(self) -> dict:
         """For scripts."""
-        domain = self.similarity["parliament"]
+        general, domain = self.similarity["general"], self.similarity["parliament"]
         return {
             "systems": {name: system.record() for name, system in self.systems.items()},
-            "similarity": {
-                "cosine": round(domain.cosine, 4),
-                "squared_distance": round(domain.squared_distance, 3),
-                "general": {
-                    "cosine": round(self.similarity["general"].cosine, 4),
-                    "squared_distance": round(self.similarity["general"].squared_distance, 3),
-                },
-            },
+            "similarity": {**_alike(domain), "general": _alike(general), "domain": _alike(domain)},
             "best": parameters(self.best),
             "seconds": {**self.seconds, "total": round(sum(self.seconds.values()), 1)},
             "text_tuning": {
@@ -151,6 +144,10 @@ class DemoReport:
         }
 
 
+def _alike(found: Similarity) -> dict[str, float]:
+    return {"cosine": round(found.cosine, 4), "squared_distance": round(found.squared_distance, 3)}
+
+
 def example(explanation: Explanation) -> Example:
     """What is said of a sentence in a line: the first new word, and the sentence of the store that weighed most."""
     spoken = [word for word in explanation.words if not word.end]
@@ -163,6 +160,16 @@ def example(explanation: Explanation) -> Example:
         word=word.text if word is not None else "",
         because=_heaviest(word) if word is not None else None,
     )
+
+
+def marked(evidence: Evidence) -> tuple[str, str, str]:
+    """The target sentence before, at and after the place that speaks for the word; whole words, as people read."""
+    text, start, end = evidence.target_text, evidence.start, evidence.end
+    while start > 0 and not text[start - 1].isspace():
+        start -= 1
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    return text[:start], text[start:end], text[end:]
 
 
 def _heaviest(word: Word) -> Evidence | None:
