@@ -16,6 +16,7 @@ ROOMS = (
     "experiments",
     "systems",
     "training",
+    "cascade",
     "translator",
     "explanation",
     "evaluation",
@@ -32,7 +33,7 @@ ROOMS = (
 )
 
 # Rooms that stand higher and yet must know nothing of these: training ends with a model, not with a search.
-APART = {"training": ("translator", "evaluation", "decoding", "datastore")}
+APART = {"training": ("cascade", "translator", "evaluation", "decoding", "datastore")}
 
 # What they read can run code, so a file from elsewhere would be a program.
 UNSAFE_MODULES = ("pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")

@@ -21,6 +21,7 @@ from npda.cli.mini import mini
 from npda.cli.prepare import prepare
 from npda.cli.remove import remove
 from npda.cli.train import train
+from npda.cli.train_text import train_text
 from npda.cli.translate import translate
 from npda.cli.tune import tune
 from npda.errors import InputError
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(train_text)
 app.command()(align)
 app.command()(build)
 app.command()(tune)

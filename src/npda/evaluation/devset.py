@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,8 @@ from torch.nn.utils.rnn import pad_sequence
 from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
+from npda.decoding.beam import SearchOptions, search
+from npda.decoding.fusion import Fusion
 from npda.errors import InputError
 from npda.models.backbone import Backbone, Memory
 
@@ -102,6 +104,18 @@ class DevSet:
         first = len(batch.prompt) - 1  # the last token of the prompt predicts the first of the target
         rows = self.backbone.states(memory, tokens)
         return [row[first : first + len(target)] for row, target in zip(rows, targets, strict=True)]
+
+    def translations(
+        self, options: SearchOptions, fusions: Sequence[Fusion] = (), advance: Callable[[int], None] = lambda _: None
+    ) -> list[str]:
+        """The model's translation of every sentence; ``advance`` is told how many were done."""
+        texts = [""] * len(self)
+        for batch in self.batches:
+            found = search(self.backbone, self.memory(batch), batch.prompt, options, fusions)
+            for place, hypotheses in zip(batch.places, found, strict=True):
+                texts[place] = self.backbone.target.decode(hypotheses[0].tokens)
+            advance(len(batch.places))
+        return texts
 
     def _hear(self, examples: Sequence[Example]) -> Memory:
         heard = []

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.retrieval import Retriever
-from npda.decoding.beam import SearchOptions, search
+from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.evaluation.devset import DevSet, Way
@@ -132,7 +132,8 @@ def tune(
 
         def decode(knn: KnnOptions | None) -> float:
             display.update(task, description=f"tuning: {knn or 'model alone'}")
-            return bleu(_translations(devset, remembering, knn, options, advance), devset.references).value
+            fusions = [KnnFusion(remembering, knn)] if knn is not None else []
+            return bleu(devset.translations(options, fusions, advance), devset.references).value
 
         base = decode(None)
         grid, decoded = climb(evidence, grid, points, decode, decodes)
@@ -254,23 +255,6 @@ def _sharpest(points: Sequence[Point], k: int) -> Point:
 
 def _listed(decoded: dict[KnnOptions, float]) -> list[Decoded]:
     return [Decoded(options, value) for options, value in decoded.items()]
-
-
-def _translations(
-    devset: DevSet,
-    retriever: Retriever,
-    knn: KnnOptions | None,
-    options: SearchOptions,
-    advance: Callable[[int], None],
-) -> list[str]:
-    fusions = [KnnFusion(retriever, knn)] if knn is not None else []
-    texts = [""] * len(devset)
-    for batch in devset.batches:
-        found = search(devset.backbone, devset.memory(batch), batch.prompt, options, fusions)
-        for place, hypotheses in zip(batch.places, found, strict=True):
-            texts[place] = devset.backbone.target.decode(hypotheses[0].tokens)
-        advance(len(batch.places))
-    return texts
 
 
 def _check(evidence: Evidence, sentences: int) -> None:

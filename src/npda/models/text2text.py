@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -118,13 +117,6 @@ class Text2Text(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         return nn.functional.linear(states, self.decoder.embed_tokens.weight)
-
-
-def pad_sources(model: Text2Text, texts: list[str]) -> tuple[Tensor, Tensor]:
-    """What ``read`` takes: tokens [batch, length] and lengths [batch]; a text beyond MAX_SOURCE tokens is cut off."""
-    ids = [torch.tensor(model.source.encode(text)[:MAX_SOURCE]) for text in texts]
-    padded = nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=model.source.pad)
-    return padded, torch.tensor([len(tokens) for tokens in ids])
 
 
 def _deaf() -> InputError:
