@@ -26,6 +26,14 @@ def train(
     source_size: Annotated[int | None, typer.Option(help="Pieces of the transcripts' vocabulary.")] = None,
     target_size: Annotated[int | None, typer.Option(help="Pieces of the translations' vocabulary.")] = None,
     language: Annotated[list[str] | None, typer.Option(help="Target language with a tag; several times.")] = None,
+    tunes: Annotated[
+        Literal["all", "decoder", "lna-d", "adapters"], typer.Option(help="What is trained; the rest is frozen.")
+    ] = "all",
+    adapter_width: Annotated[int | None, typer.Option(help="Bottleneck of the adapters (default: 64).")] = None,
+    l0_weight: Annotated[
+        float | None, typer.Option(help="Train gates that drop frames: the price of open ones, e.g. 0.5.")
+    ] = None,
+    feature_gates: Annotated[bool, typer.Option("--feature-gates", help="Gates for feature dimensions too.")] = False,
     seed: Annotated[int | None, typer.Option(help="Of weights, data order and dropout.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="End after so many passes over the data.")] = None,
     max_updates: Annotated[int | None, typer.Option(help="End after so many updates.")] = None,
@@ -55,6 +63,10 @@ def train(
 
         npda train train.tsv --dev dev.tsv --encoder runs/asr --preset paper-bilingual --out runs/st
 
+        npda train in-domain.tsv --dev dev.tsv --start runs/st --tunes lna-d --out runs/lna-d
+
+        npda train train.tsv --dev dev.tsv --task asr --start runs/asr --l0-weight 0.5 --out runs/gated
+
         torchrun --nproc-per-node 4 -m npda train train.tsv --dev dev.tsv --preset paper-bilingual --out runs/st
     """
     from npda.training.speech import defaults, train_speech
@@ -68,6 +80,10 @@ def train(
         "source_size": source_size,
         "target_size": target_size,
         "languages": tuple(language) if language else None,
+        "tunes": tunes,
+        "adapter_width": adapter_width,
+        "l0_weight": l0_weight,
+        "feature_gates": feature_gates,
     }
     model = replace(model, **{name: value for name, value in changes.items() if value is not None})
     changes = {

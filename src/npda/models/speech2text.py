@@ -151,12 +151,18 @@ class Speech2Text(nn.Module):
         x, mask = features.transpose(1, 2), torch.ones_like(features[:, :, 0], dtype=torch.bool)
         for conv in encoder.conv.conv_layers:
             x = nn.functional.glu(conv(x), dim=1)
-            lengths = (lengths - 1) // 2 + 1
+            lengths = _halved(lengths)
             # transformers lets the second convolution look into the padding; a sentence must not depend on its batch.
             mask = torch.arange(x.shape[2], device=x.device) < lengths[:, None]
             x = x * mask[:, None, :]
         adapt = self.adapters.encoder(prompts) if self.adapters is not None else None
         return self._attend(encoder.embed_scale * x.transpose(1, 2), mask, adapt)
+
+    def encoded_lengths(self, lengths: Tensor) -> Tensor:
+        """How many frames ``encode`` makes of so many features. [batch] → [batch]"""
+        for _ in range(self.model.config.num_conv_layers):
+            lengths = _halved(lengths)
+        return lengths
 
     def read(self, tokens: Tensor, lengths: Tensor) -> Memory:
         if self.text_encoder is None:
@@ -194,3 +200,8 @@ class Speech2Text(nn.Module):
             x = layer(x, attention)
             x = x if adapt is None else adapt(index, x)
         return Memory(encoder.layer_norm(x), mask)
+
+
+def _halved(lengths: Tensor) -> Tensor:
+    """What a convolution with stride 2 leaves."""
+    return (lengths - 1) // 2 + 1

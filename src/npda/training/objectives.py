@@ -87,15 +87,25 @@ class SpeechToText(Objective):
         return counts
 
     def forward(self, batch: SpeechBatch) -> dict[str, Tensor]:
-        features = batch.features
+        memory = self.backbone.hear(self.augmented(batch), batch.lengths, batch.tokens)
+        return self.written(memory, batch) | self.recognised(memory, batch)
+
+    def augmented(self, batch: SpeechBatch) -> Tensor:
+        """The features, masked by SpecAugment in training."""
         if self.training and self.spec_augment is not None:
-            features = self.spec_augment(features, batch.lengths)
-        memory = self.backbone.hear(features, batch.lengths)
+            return self.spec_augment(batch.features, batch.lengths)
+        return batch.features
+
+    def written(self, memory: Memory, batch: SpeechBatch) -> dict[str, Tensor]:
+        """The terms of what the decoder writes."""
         states = self.backbone.states(memory, batch.tokens)
-        sums = token_losses(self.backbone, states, batch.labels, self.label_smoothing)
-        if self.ctc is not None:
-            sums["ctc"] = ctc_loss(self.ctc, memory, batch, blank=self.backbone.target.pad)
-        return sums
+        return token_losses(self.backbone, states, batch.labels, self.label_smoothing)
+
+    def recognised(self, memory: Memory, batch: SpeechBatch) -> dict[str, Tensor]:
+        """The CTC loss on the encoder, if it is wanted."""
+        if self.ctc is None:
+            return {}
+        return {"ctc": ctc_loss(self.ctc, memory, batch, blank=self.backbone.target.pad)}
 
 
 class _Text(Objective):

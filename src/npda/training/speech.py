@@ -16,7 +16,9 @@ from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.errors import InputError
 from npda.files import atomic_directory
 from npda.models import load_speech2text
-from npda.models.speech2text import PRESETS, SOURCE_DIRECTORY, Speech2Text
+from npda.models.adapters import ANY
+from npda.models.feature_selection import FeatureSelection
+from npda.models.speech2text import ADAPTERS_DIRECTORY, PRESETS, SELECTION_DIRECTORY, SOURCE_DIRECTORY, Speech2Text
 from npda.text import Vocabulary
 from npda.training.data import SpeechData, Task, fingerprint, text_of
 from npda.training.features import FeatureStore
@@ -24,11 +26,13 @@ from npda.training.loop import TrainingSummary, train
 from npda.training.objectives import SpeechToText
 from npda.training.processes import running
 from npda.training.run import Run
+from npda.training.selection import SelectiveSpeechToText
 from npda.training.settings import MINI, TrainingSettings
+from npda.training.tuned_parameters import TUNES, Tunes, freeze, reaches_encoder
 
 _CMVN_UTTERANCES = 20_000  # at most so many tell the mean and variance of the features
 
-_SPEC_AUGMENT = {"lb": SpecAugment.lb, "ld": SpecAugment.ld, "sm": SpecAugment.sm, "ss": SpecAugment.ss}
+SPEC_AUGMENT = {"lb": SpecAugment.lb, "ld": SpecAugment.ld, "sm": SpecAugment.sm, "ss": SpecAugment.ss}
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,23 @@ class SpeechModel:
     target_size: int = 8_000  # pieces of the translations' vocabulary
     languages: tuple[str, ...] = ()  # target languages with a tag each; found in the data if there are several
     vocabulary: Path | None = None  # take the vocabularies of this directory instead of training them
-    encoder: Path | None = None  # take encoder and normalisation of this model, for instance a recogniser
+    encoder: Path | None = None  # take encoder, gates and normalisation of this model, for instance a recogniser
     start: Path | None = None  # train this model further: its sizes, vocabularies and normalisation
+    tunes: Tunes = "all"  # what is trained; the rest of the model is frozen
+    adapter_width: int = 64  # bottleneck of the adapters, for tunes="adapters"
+    l0_weight: float = 0.0  # above 0, gates learn to drop frames: the weight of the share that is open
+    feature_gates: bool = False  # gates for the feature dimensions too
 
     def __post_init__(self) -> None:
+        if self.tunes not in TUNES:
+            raise InputError(f"tunes must be one of {', '.join(TUNES)}, not {self.tunes!r}.")
+        trained = self.start or (self.encoder if self.tunes == "decoder" else None)
+        if self.tunes != "all" and trained is None:
+            raise InputError(f"Only a trained model can be tuned in parts ({self.tunes}): say which one to start from.")
+        if self.adapter_width < 1 or self.l0_weight < 0:
+            raise InputError("adapter_width must be above 0, l0_weight must not be negative.")
+        if self.feature_gates and self.l0_weight == 0:
+            raise InputError("Gates for features are trained by their penalty: give l0_weight, for instance 0.5.")
         if self.preset not in PRESETS:
             raise InputError(f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}.")
         if self.start is not None and (self.vocabulary is not None or self.encoder is not None):
@@ -53,14 +70,14 @@ class SpeechModel:
     def description(self) -> dict[str, Any]:
         """What tells this model from another; directories are told by what they hold."""
         described = asdict(self)
-        for name, file in (
-            ("vocabulary", "sentencepiece.bpe.model"),
-            ("encoder", "model.safetensors"),
-            ("start", "model.safetensors"),
-        ):
-            directory = getattr(self, name)
-            if directory is not None:
-                described[name] = file_digest(Path(directory) / file)
+        for name in ("tunes", "adapter_width", "l0_weight", "feature_gates"):
+            if described[name] == getattr(SpeechModel, name):
+                del described[name]  # a run from before there was this choice goes on
+        if self.vocabulary is not None:
+            described["vocabulary"] = file_digest(Path(self.vocabulary) / "sentencepiece.bpe.model")
+        for name in ("encoder", "start"):
+            if described[name] is not None:
+                described[name] = weights_digest(Path(described[name]))
         return described
 
 
@@ -104,19 +121,15 @@ def train_speech(
             processes.wait_for_everyone()
             backbone = _create(run.start, model)
             features = filterbanks.then(backbone.normalizer)
-        source = backbone.source if settings.ctc_weight > 0 else None
-        if settings.ctc_weight > 0 and source is None:
+        _choose_parameters(backbone, model, utterances)
+        recognise = settings.ctc_weight > 0 and reaches_encoder(backbone)
+        source = backbone.source if recognise else None
+        if recognise and source is None:
             raise InputError("The CTC loss needs src_text in all training data; add it or set ctc_weight to 0.")
 
         data = SpeechData(utterances, backbone, model.task, source, settings.max_frames, features)
         dev = SpeechData(dev_utterances, backbone, model.task, source, settings.max_frames, progress=progress)
-        objective = SpeechToText(
-            backbone,
-            label_smoothing=settings.label_smoothing,
-            ctc_weight=settings.ctc_weight,
-            source_size=len(source) if source is not None else None,
-            spec_augment=_SPEC_AUGMENT[settings.spec_augment]() if settings.spec_augment is not None else None,
-        )
+        objective = _objective(backbone, model, settings, source)
         hook = (lambda update: on_evaluate(backbone, update)) if on_evaluate is not None else None
         return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress)
 
@@ -165,15 +178,47 @@ def _create(start: Path, model: SpeechModel) -> Speech2Text:
     source = Vocabulary.load(inner) if inner.is_dir() else None
     backbone = Speech2Text.create(model.preset, Vocabulary.load(start), Normalizer.load(start), source)
     if model.encoder is not None:
-        encoder = load_speech2text(model.encoder).model.model.encoder
+        donor = load_speech2text(model.encoder)
+        backbone.selection = donor.selection
         try:
-            backbone.model.model.encoder.load_state_dict(encoder.state_dict())
+            backbone.model.model.encoder.load_state_dict(donor.model.model.encoder.state_dict())
         except RuntimeError:
             raise InputError(
                 f"The encoder of {model.encoder} has other sizes than the preset {model.preset!r}; "
                 "choose the preset it was trained with."
             ) from None
     return backbone
+
+
+def _choose_parameters(backbone: Speech2Text, model: SpeechModel, utterances: list[Utterance]) -> None:
+    """Add what the model lacks for its training, and freeze what is not tuned."""
+    languages = sorted({u.tgt_lang for u in utterances}) if backbone.tags else [ANY]
+    if model.tunes == "adapters":
+        backbone.add_adapters(languages, model.adapter_width)
+    if model.l0_weight > 0 and backbone.selection is None:
+        backbone.selection = FeatureSelection(backbone.dim, model.feature_gates)
+    freeze(backbone, model.tunes, languages, gates=model.l0_weight > 0)
+
+
+def _objective(
+    backbone: Speech2Text, model: SpeechModel, settings: TrainingSettings, source: Vocabulary | None
+) -> SpeechToText:
+    """source: of the transcripts, if there is a CTC loss"""
+    smoothing = settings.label_smoothing
+    ctc = (settings.ctc_weight, len(source)) if source is not None else (0.0, None)
+    augment = SPEC_AUGMENT[settings.spec_augment]() if settings.spec_augment is not None else None
+    if backbone.selection is None:
+        return SpeechToText(backbone, smoothing, *ctc, augment)
+    return SelectiveSpeechToText(backbone, model.l0_weight, smoothing, *ctc, augment)
+
+
+def weights_digest(directory: Path) -> str:
+    """Changes with any weight that speech passes through."""
+    parts = [
+        *directory.glob(f"{ADAPTERS_DIRECTORY}/*.safetensors"),
+        *directory.glob(f"{SELECTION_DIRECTORY}/*.safetensors"),
+    ]
+    return "+".join(file_digest(file) for file in [directory / "model.safetensors", *sorted(parts)])
 
 
 def file_digest(file: Path) -> str:
