@@ -1,0 +1,42 @@
+"""What ``import npda`` offers."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+import tiny_store
+
+import npda
+
+
+def test_names_are_imported_when_asked_for():
+    program = (
+        "import sys, npda\n"
+        "assert 'torch' not in sys.modules and 'faiss' not in sys.modules\n"
+        "from npda import Datastore, SearchOptions, Translation, Translator\n"
+        "assert Translator.__module__ == 'npda.translator' and Datastore.__module__ == 'npda.datastore.store'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'Transformer'"):
+        npda.Transformer  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_store_from_pairs_steers_a_translation(tmp_path, monkeypatch):
+    """A few lines from the model to a translation that the store decides: only pieces of its target come out."""
+    from npda import Datastore, Translator
+
+    monkeypatch.chdir(tmp_path)
+    tiny_store.backbone().save_pretrained("model-dir")
+    noise = np.random.default_rng(0).normal(scale=0.1, size=16_000)
+    soundfile.write("speech.wav", noise, 16_000)
+
+    t = Translator.from_pretrained("model-dir")
+    pairs = [("the floor is yours", "Sie haben das Wort"), ("we opened the window", "Sie haben das Wort")]
+    store = Datastore.build(t, pairs=pairs, path="store")
+    translation = t.translate("speech.wav", datastore=store, k=16, lambda_=1.0, temperature=10)
+
+    assert set(translation.text) <= set("Sie haben das Wort")  # with λ = 1 nothing else has a probability
+    assert translation.text != t.translate("speech.wav").text
+    assert Datastore.open("store", t.backbone).digest == store.digest
