@@ -188,7 +188,7 @@ def test_set_puts_values_in_their_places(folder: Path):
         ("directions=[]", "directions: must have something in it, not []."),
         (
             "directions.0=null",
-            "directions[0]: must have keys (name, general, domain, large_text, languages), not None.",
+            "directions[0]: must have keys (name, general, domain, large_text, languages, systems), not None.",
         ),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_wrong_folder_is_told(folder: Path, data: str, sentence: str):
 
 
 def test_a_folder_for_a_corpus_without_one_is_told(folder: Path):
-    with pytest.raises(InputError, match=r"corpora\.general: unknown key 'root'; there are kind, domain, language\."):
+    with pytest.raises(InputError, match=r"corpora\.general: unknown key 'root'; there are kind, domain, language, pairs\."):
         load(folder / "mini.yaml", data=("general=/m",))
 
 

@@ -42,11 +42,12 @@ from npda.training.settings import ALIGN_MINI, MINI, TrainingSettings
 
 
 class MiniCorpus(Part):
-    """A domain of the embedded corpus."""
+    """A domain of the embedded corpus. pairs: text only, and so much of it"""
 
     kind: Literal["mini"]
     domain: Annotated[str, one_of("domain", DOMAINS)]
     language: Annotated[str, one_of("language", LANGUAGES)] = "de"
+    pairs: Count | None = None
 
 
 class MustC(Part):
@@ -118,14 +119,23 @@ class Seeds(Part):
     training: Seed = 1
 
 
+Systems = Annotated[
+    tuple[Annotated[str, listed("system")], ...], Field(strict=False, min_length=1), AfterValidator(once)
+]
+
+
 class Direction(Part):
-    """An adaptation of a general corpus to a domain, each named among the corpora; several languages share a model."""
+    """An adaptation of a general corpus to a domain, each named among the corpora; several languages share a model.
+
+    systems: those of the recipe, unless other ones are named here
+    """
 
     name: Name
     general: str
     domain: str
     large_text: str | None = None
     languages: Annotated[tuple[Language, ...], Field(strict=False, min_length=1), AfterValidator(once)]
+    systems: Systems | None = None
 
 
 def _changes_model() -> type[BaseModel]:
@@ -191,9 +201,7 @@ class Recipe(Part):
     corpora: Annotated[dict[Name, Corpus], Field(min_length=1)]
     directions: Annotated[tuple[Direction, ...], Field(strict=False, min_length=1)]
     model: Model = Model()
-    systems: Annotated[
-        tuple[Annotated[str, listed("system")], ...], Field(strict=False, min_length=1), AfterValidator(once)
-    ]
+    systems: Systems
     tables: Annotated[tuple[Annotated[str, listed("table")], ...], Field(strict=False), AfterValidator(once)] = ()
     search: Search = Search()
 

@@ -1,0 +1,109 @@
+"""The corpora of a recipe as files every stage reads alike: manifests and text pairs by split."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from npda.corpus import europarl, europarl_st, mini, mustc
+from npda.corpus.cleaning import clean
+from npda.corpus.leakage import drop_leaks, normalize
+from npda.corpus.manifest import Utterance, read_manifest, write_manifest
+from npda.corpus.mini.grammar import sentences
+from npda.corpus.pairs import Pair, read_pairs, stream_pairs, write_pairs
+from npda.corpus.sampling import sample_pairs
+from npda.errors import InputError
+from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, TextPairs
+from npda.experiments.stages import Log
+
+SPLITS = ("train", "dev", "test")
+_LARGEST_SEED = 1_000  # seeds a large text of the embedded corpus may be drawn with
+
+
+def speech(directory: Path, split: str) -> Path:
+    """The manifest of a split, in the directory of a corpus's stage."""
+    return directory / f"{split}.tsv"
+
+
+def text(directory: Path, split: str) -> Path:
+    """The same sentences as text pairs."""
+    return directory / f"{split}.text.tsv"
+
+
+def has_speech(corpus: Corpus) -> bool:
+    return not isinstance(corpus, Europarl | TextPairs) and not (isinstance(corpus, MiniCorpus) and corpus.pairs)
+
+
+def write_speech(directory: Path, corpus: Corpus, language: str, seed: int, log: Log) -> None:
+    """Manifests and text pairs of all splits; audio stays where it is."""
+    splits = {split: _utterances(corpus, language, split, seed) for split in SPLITS}
+    for split, utterances in splits.items():
+        write_manifest(speech(directory, split), utterances)
+        write_pairs(text(directory, split), _pairs(utterances))
+        log(f"{split}: {len(utterances)} utterances")
+
+
+def write_text(directory: Path, corpus: Corpus, language: str, seed: int, held_out: Iterable[Pair], log: Log) -> None:
+    """Text pairs of a corpus without speech, and without what is in ``held_out``."""
+    held_out = list(held_out)
+    if isinstance(corpus, MiniCorpus):
+        pairs = list(_drawn(corpus, language, seed, held_out))
+    else:
+        if isinstance(corpus, Europarl):
+            source = clean(europarl.stream(corpus.root, language))
+        else:
+            assert isinstance(corpus, TextPairs)
+            source = stream_pairs(corpus.train)
+        kept, report = drop_leaks(source, held_out)
+        count = corpus.pairs if isinstance(corpus, Europarl) else None
+        pairs = list(kept if count is None else sample_pairs(kept, count, seed, directory))
+        log(f"{report.dropped} pairs dropped that occur in dev or test data, or nearly")
+    write_pairs(text(directory, "train"), pairs)
+    log(f"train: {len(pairs)} pairs")
+
+
+def held_out(directory: Path) -> list[Pair]:
+    """What no training text may hold: the dev and test sentences of a corpus."""
+    return [pair for split in ("dev", "test") for pair in read_pairs(text(directory, split))]
+
+
+def _utterances(corpus: Corpus, language: str, split: str, seed: int) -> list[Utterance]:
+    match corpus:
+        case MiniCorpus():
+            made = mini.prepare(language, seed, progress=False)
+            return read_manifest(made.manifest(corpus.domain, split))
+        case MustC():
+            return mustc.read(corpus.root, language, "tst-COMMON" if split == "test" else split)
+        case EuroparlST():
+            return europarl_st.read(corpus.root, corpus.source, language, split)
+        case Manifests():
+            utterances = read_manifest(getattr(corpus, split), check_audio=True)
+            return [u for u in utterances if not u.tgt_lang or u.tgt_lang == language]
+        case _:
+            raise InputError(f"A corpus of kind {corpus.kind!r} has no speech; it can only be large_text.")
+
+
+def _pairs(utterances: Iterable[Utterance]) -> Iterator[Pair]:
+    return (Pair(u.src_text, u.tgt_text, u.id, u.tgt_lang) for u in utterances)
+
+
+def _drawn(corpus: MiniCorpus, language: str, seed: int, held_out: list[Pair]) -> Iterator[Pair]:
+    """Sentences of the grammar drawn with other seeds, none twice and none that is held out.
+
+    Near-duplicates stay: in so small a language every sentence has some.
+    """
+    seen = {normalize(side) for pair in held_out for side in (pair.src_text, pair.tgt_text)}
+    wanted = corpus.pairs or 0
+    rng = random.Random(seed)
+    for other in range(seed + 1, seed + _LARGEST_SEED):
+        fresh = sentences(corpus.domain, "train", language, other)
+        rng.shuffle(fresh)
+        for pair in fresh:
+            sides = {normalize(pair.src_text), normalize(pair.tgt_text)}
+            if wanted and not sides & seen:
+                seen |= sides
+                wanted -= 1
+                yield pair
+        if not wanted:
+            return

@@ -1,0 +1,272 @@
+"""From a recipe to stages: which corpora are read, which models trained, which systems tuned and tried.
+
+A stage is named by what it makes of which corpora, not by the direction that asked for it: what two directions have in
+common is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from npda.corpus import mini
+from npda.decoding.beam import SearchOptions
+from npda.errors import InputError
+from npda.experiments import corpora, training, translating
+from npda.experiments.recipe import Direction, MiniCorpus, Recipe
+from npda.experiments.stages import Log, Stage
+from npda.experiments.translating import Task
+from npda.systems.catalogue import MODELS, SYSTEMS, Data, Model, System
+
+# Part of every key: raised whenever a stage's work changes so that old results no longer stand for it.
+VERSION = 1
+
+# Seconds on one core of a two-core machine, for the plan; an update of training, a key of a store, a sentence decoded.
+_PER_UPDATE = {
+    "speech": 0.13,
+    "recogniser": 0.13,
+    "alignment": 0.06,
+    "joint": 0.2,
+    "text": 0.07,
+    "language model": 0.03,
+}
+_UPDATES = 1_700
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A system in a direction and one of its languages, and the stages that tell how it did."""
+
+    system: System
+    direction: Direction
+    language: str
+    translation: str
+    tuning: str = ""
+    store: str = ""
+    similarity: str = ""
+    model: str = ""
+    extra: tuple[str, ...] = ()  # stages of models it decodes with besides
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The stages of a recipe, and what they are for."""
+
+    stages: tuple[Stage, ...]
+    trials: tuple[Trial, ...]
+    sizes: Mapping[tuple[str, str], str]  # (direction, language) → stage of the datastore-size curve
+    speeds: Mapping[tuple[str, str], str]
+
+
+def plan_recipe(recipe: Recipe, threads: int = 1) -> Plan:
+    """Everything there is to do. threads: of each stage"""
+    return _Planner(recipe, threads).plan()
+
+
+class _Planner:
+    def __init__(self, recipe: Recipe, threads: int) -> None:
+        self.recipe, self.threads = recipe, threads
+        self.stages: dict[str, Stage] = {}
+        self.search = SearchOptions(recipe.search.beam, recipe.search.length_penalty, recipe.search.max_length)
+        self.vocabulary = recipe.directions[0].general  # the corpus whose text gives all vocabularies
+
+    def plan(self) -> Plan:
+        trials, sizes, speeds = [], {}, {}
+        for direction in self.recipe.directions:
+            for name in direction.systems or self.recipe.systems:
+                system = SYSTEMS[name]
+                if "large text" in system.data() and direction.large_text is None:
+                    raise InputError(f"{name} needs large_text, which the direction {direction.name!r} does not name.")
+                trials += [self.trial(system, direction, language) for language in direction.languages]
+        for trial in trials:
+            if trial.system.name == "NPDA-kNN-ST" and trial.direction.general != trial.direction.domain:
+                place = trial.direction.name, trial.language
+                if "datastore-size" in self.recipe.tables:
+                    sizes[place] = self.measure("sizes", translating.measure_sizes, trial, cost=60)
+                if "speed" in self.recipe.tables and not speeds:
+                    speeds[place] = self.measure("speed", translating.measure_speed, trial, cost=120)
+        return Plan(tuple(self.stages.values()), tuple(trials), sizes, speeds)
+
+    def trial(self, system: System, direction: Direction, language: str) -> Trial:
+        """A system's stages: models, datastore, tuning, translation."""
+        task = self.task(system, direction, language)
+        here = self.place(direction, language)
+        common = {"version": VERSION, "search": asdict(self.search), "language": task.language}
+        needs = [task.model]
+        if system.store is not None:
+            store = f"store of {system.store.way} {task.data} by {task.model}"
+            self.add(Stage(store, partial(translating.build, task=task), common, (task.model, task.data), cost=15))
+            task = replace(task, store=store, tuning=f"tune {system.name} {here}")
+            self.add(
+                Stage(
+                    task.tuning,
+                    partial(translating.tune_store, task=task),
+                    common,
+                    (task.model, store, task.domain),
+                    cost=60,
+                )
+            )
+            needs += [store, task.tuning]
+        if system.language_model is not None:
+            task = replace(
+                task, language_model=self.model(system.language_model, direction), tuning=f"tune {system.name} {here}"
+            )
+            tuned = (task.model, task.language_model, task.domain)
+            self.add(Stage(task.tuning, partial(translating.tune_language_model, task=task), common, tuned, cost=60))
+            needs += [task.language_model, task.tuning]
+        if system.recogniser is not None:
+            task = replace(task, recogniser=self.model(system.recogniser, direction))
+            needs.append(task.recogniser)
+        translation = f"translate {system.name} {here}"
+        needs += list(task.tests.values())
+        self.add(Stage(translation, partial(translating.translate, task=task), common, tuple(dict.fromkeys(needs)), 15))
+        return Trial(
+            system=system,
+            direction=direction,
+            language=language,
+            translation=translation,
+            tuning=task.tuning,
+            store=task.store,
+            similarity=self.similarity(task, direction, language),
+            model=task.model,
+            extra=tuple(stage for stage in (task.language_model, task.recogniser) if stage),
+        )
+
+    def task(self, system: System, direction: Direction, language: str) -> Task:
+        tests = {direction.domain: self.corpus(direction.domain, language)}
+        tests.setdefault(direction.general, self.corpus(direction.general, language))
+        data = self.data(system.store.data, direction, language) if system.store is not None else ""
+        return Task(
+            system=system,
+            model=self.model(system.model, direction),
+            tests=tests,
+            search=self.search,
+            language=language if len(direction.languages) > 1 else None,
+            domain=self.corpus(direction.domain, language),
+            data=data,
+        )
+
+    def similarity(self, task: Task, direction: Direction, language: str) -> str:
+        """How well the text path of an aligned model matches; nothing for others."""
+        if MODELS[task.system.model].kind != "alignment":
+            return ""
+        name = f"similarity of {task.model} on {direction.domain} {language}"
+        settings = {"version": VERSION, "language": task.language}
+        work = partial(translating.measure_similarity, task=task)
+        self.add(Stage(name, work, settings, (task.model, task.domain), cost=10))
+        return name
+
+    def measure(self, what: str, work: Callable[..., None], trial: Trial, cost: float) -> str:
+        task = self.task(trial.system, trial.direction, trial.language)
+        task = replace(task, store=trial.store, tuning=trial.tuning)
+        name = f"{what} of {trial.system.name} {self.place(trial.direction, trial.language)}"
+        needs = (task.model, task.store, task.tuning, task.domain, task.data)
+        settings = {"version": VERSION, "search": asdict(self.search)}
+        self.add(Stage(name, partial(work, task=task), settings, tuple(dict.fromkeys(needs)), cost))
+        return name
+
+    def model(self, name: str, direction: Direction) -> str:
+        """The stage that trains a model of the catalogue for a direction."""
+        model, languages = MODELS[name], "+".join(direction.languages)
+        data = {each: self.all_languages(each, direction) for each in model.data}
+        models = {
+            role: self.model(other, direction)
+            for role in ("start", "vocabulary", "encoder")
+            if (other := getattr(model, role)) is not None
+        }
+        if name in ("base", "specific"):
+            # One name for both: what is specific in one direction is the base of the way back.
+            corpus = direction.general if name == "base" else direction.domain
+            stage, model = f"translator of {corpus} {languages}", MODELS["base"]
+            if corpus != self.vocabulary:
+                first = replace_general(direction, self.vocabulary)
+                models["vocabulary"] = self.model("base", first)
+            data = {"general speech": tuple(self.corpus(corpus, language) for language in direction.languages)}
+        else:
+            ends = [direction.general] + [direction.domain] * _sees_domain(model)
+            stage = f"{name} {'→'.join(ends)} {languages}"
+        job = training.Job(
+            model=model,
+            preset=self.recipe.model.preset,
+            seed=self.recipe.seeds.training,
+            training=self.recipe.model.training,
+            alignment=self.recipe.model.alignment,
+            corpora=data,
+            models=models,
+            languages=direction.languages,
+        )
+        needs = (*dict.fromkeys(each for stages in data.values() for each in stages), *models.values())
+        cost = _PER_UPDATE[model.kind] * _UPDATES * model.length
+        settings = {"version": VERSION, **job.settings()}
+        self.add(Stage(stage, partial(training.train_model, job=job), settings, needs, cost))
+        return stage
+
+    def all_languages(self, data: Data, direction: Direction) -> tuple[str, ...]:
+        return tuple(self.data(data, direction, language) for language in direction.languages)
+
+    def data(self, data: Data, direction: Direction, language: str) -> str:
+        """The stage that holds one kind of data."""
+        if data != "large text":
+            return self.corpus(direction.general if data == "general speech" else direction.domain, language)
+        assert direction.large_text is not None
+        return self.large_text(direction.large_text, direction.domain, language)
+
+    def corpus(self, name: str, language: str) -> str:
+        corpus, seed = self.recipe.corpora[name], self.recipe.seeds.corpus
+        if not corpora.has_speech(corpus):
+            raise InputError(f"The corpus {name!r} has no speech; it can only be large_text.")
+        stage = f"corpus {name} {language}"
+        work = partial(_speech, corpus=corpus, language=language, seed=seed)
+        self.add(Stage(stage, work, self.described(name, language), cost=35))
+        return stage
+
+    def large_text(self, name: str, domain: str, language: str) -> str:
+        """Text without what the domain holds out."""
+        stage, against = f"text {name} {language}", self.corpus(domain, language)
+        corpus, seed = self.recipe.corpora[name], self.recipe.seeds.corpus
+        work = partial(_text, corpus=corpus, language=language, seed=seed, against=against)
+        self.add(Stage(stage, work, self.described(name, language), (against,), cost=20))
+        return stage
+
+    def described(self, name: str, language: str) -> dict[str, Any]:
+        corpus = self.recipe.corpora[name]
+        made = {"grammar": mini.version(), "seed": self.recipe.seeds.corpus} if isinstance(corpus, MiniCorpus) else {}
+        return {"version": VERSION, "language": language, **corpus.model_dump(mode="json"), **made}
+
+    def place(self, direction: Direction, language: str) -> str:
+        return f"{direction.name} {language}" if direction.name != language else language
+
+    def add(self, stage: Stage) -> None:
+        work = partial(_with_threads, work=stage.work, threads=self.threads)
+        self.stages.setdefault(stage.name, replace(stage, work=work))
+
+
+def replace_general(direction: Direction, general: str) -> Direction:
+    """The direction as if its general corpus were another."""
+    return direction.model_copy(update={"general": general})
+
+
+def _sees_domain(model: Model) -> bool:
+    """Whether anything of the domain went into a model or into what it was trained from."""
+    before = [MODELS[name] for name in (model.start, model.encoder) if name is not None]
+    return any(not each.startswith("general") for each in model.data) or any(map(_sees_domain, before))
+
+
+def _speech(directory: Path, needed: Mapping[str, Path], log: Log, corpus: Any, language: str, seed: int) -> None:
+    corpora.write_speech(directory, corpus, language, seed, log)
+
+
+def _text(
+    directory: Path, needed: Mapping[str, Path], log: Log, corpus: Any, language: str, seed: int, against: str
+) -> None:
+    corpora.write_text(directory, corpus, language, seed, corpora.held_out(needed[against]), log)
+
+
+def _with_threads(directory: Path, needed: Mapping[str, Path], log: Log, work: Any, threads: int) -> None:
+    torch.set_num_threads(threads)
+    work(directory, needed, log)

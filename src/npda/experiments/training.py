@@ -1,0 +1,145 @@
+"""Train the models of the catalogue: each kind by the one function that trains it, with the recipe's settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from npda.experiments import corpora
+from npda.experiments.stages import Log
+from npda.files import atomic_write
+from npda.models import load_backbone
+from npda.models.language_model import LanguageModel
+from npda.models.speech2text import Speech2Text
+from npda.systems.catalogue import Kind, Model
+from npda.training.align import train_alignment
+from npda.training.alignment import Variant
+from npda.training.joint import train_joint
+from npda.training.language_model import train_language_model
+from npda.training.settings import ALIGN_MINI, LANGUAGE_MODEL_MINI, MINI, TEXT_MINI, TrainingSettings
+from npda.training.speech import defaults, train_speech
+from npda.training.text_model import text_defaults, train_text
+from npda.training.tuned_parameters import Tunes, freeze
+
+MODEL = "model"  # the model's directory in that of its stage
+_PARAMETERS = "parameters.json"
+L0_WEIGHT = 0.5  # of the share of open gates, in adaptive feature selection
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a training needs to know.
+
+    corpora: the stages of each kind of data, one for each language; models: the stages of start, vocabulary, encoder
+    """
+
+    model: Model
+    preset: str
+    seed: int
+    training: Mapping[str, Any]
+    alignment: Mapping[str, Any]
+    corpora: Mapping[str, tuple[str, ...]]
+    models: Mapping[str, str]
+    languages: tuple[str, ...]
+
+    def settings(self) -> dict[str, Any]:
+        """What shapes the result, as JSON."""
+        return {
+            "kind": self.model.kind,
+            "preset": self.preset,
+            "tunes": self.model.tunes,
+            "variant": self.model.variant,
+            "gated": self.model.gated,
+            "languages": list(self.languages),
+            "training": asdict(self.resolved()),
+        }
+
+    def resolved(self) -> TrainingSettings:
+        """The settings of the training itself: those of the kind, the recipe's changes, this model's share of them."""
+        settings = _usual(self.model.kind, self.preset)
+        changes = self.alignment if self.model.kind == "alignment" else self.training
+        if self.model.kind in ("text", "language model"):
+            changes = {}
+        settings = replace(settings, **{"seed": self.seed, **changes})
+        shorter = {
+            name: max(1, round(value * self.model.length))
+            for name in ("max_epochs", "max_updates")
+            if (value := getattr(settings, name)) is not None
+        }
+        return replace(settings, learning_rate=settings.learning_rate * self.model.learning_rate, **shorter)
+
+
+def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job) -> None:
+    """Train a model into its stage's directory, or go on training it there."""
+    model, out, settings = job.model, directory / MODEL, job.resolved()
+    models = {role: needed[stage] / MODEL for role, stage in job.models.items()}
+
+    def files(of: Callable[[Path, str], Path], split: str, *data: str) -> list[Path]:
+        """A split of some of the data, in all languages."""
+        return [of(needed[stage], split) for each in data for stage in job.corpora[each]]
+
+    speech_data = [each for each in model.data if each.endswith("speech")]
+    text_data = [each for each in model.data if each.endswith("text")]
+    speech, dev_speech = (files(corpora.speech, split, *speech_data) for split in ("train", "dev"))
+    pairs, dev_pairs = (files(corpora.text, split, *text_data) for split in ("train", "dev"))
+    match model.kind:
+        case "speech" | "recogniser":
+            shape, _ = defaults(job.preset)
+            task = "asr" if model.kind == "recogniser" else "st"
+            l0_weight = L0_WEIGHT if model.gated else 0.0
+            shape = replace(shape, task=task, tunes=model.tunes, l0_weight=l0_weight, **models)
+            train_speech(speech, dev_speech, out, shape, settings, progress=False)
+        case "alignment":
+            variant = cast(Variant, model.variant)
+            train_alignment(models["start"], speech, dev_speech, out, settings, variant, progress=False)
+        case "joint":
+            train_joint(models["start"], speech, pairs, dev_speech, out, settings, progress=False)
+        case "text":
+            shape, _ = text_defaults("mini" if job.preset == "mini" else "cascade")
+            shape = replace(shape, vocabulary=models.get("vocabulary"))
+            transcripts = files(corpora.text, "train", *speech_data)
+            train_text([*transcripts, *pairs], dev_pairs, out, shape, settings, progress=False)
+        case "language model":
+            preset = "mini" if job.preset == "mini" else "paper"
+            train_language_model(pairs, dev_pairs, models["vocabulary"], out, settings, preset, progress=False)
+    with atomic_write(directory / _PARAMETERS) as temporary:
+        temporary.write_text(json.dumps(_count(out, model)))
+    log("trained")
+
+
+def parameters(directory: Path) -> dict[str, int]:
+    """total: of the model; tuned: those that its training moved"""
+    return json.loads((directory / _PARAMETERS).read_text(encoding="utf-8"))
+
+
+def _count(out: Path, model: Model) -> dict[str, int]:
+    if model.kind == "language model":
+        modules, tuned = LanguageModel.from_pretrained(out), None
+    else:
+        modules = load_backbone(out)
+        tuned = "text_encoder." if model.kind == "alignment" else None
+        if isinstance(modules, Speech2Text) and model.tunes != "all":
+            freeze(modules, cast(Tunes, model.tunes), modules.adapters.languages if modules.adapters else ())
+    sizes = {name: p.numel() for name, p in modules.named_parameters() if tuned or p.requires_grad}
+    total = sum(p.numel() for p in modules.parameters())
+    return {"total": total, "tuned": sum(n for name, n in sizes.items() if tuned is None or name.startswith(tuned))}
+
+
+def _usual(kind: Kind, preset: str) -> TrainingSettings:
+    """The settings a kind of training has by default."""
+    match kind, preset:
+        case "alignment", "mini":
+            return ALIGN_MINI
+        case "text", "mini":
+            return TEXT_MINI
+        case "language model", "mini":
+            return LANGUAGE_MODEL_MINI
+        case _, "mini":
+            return MINI
+        case "alignment" | "text" | "language model", _:
+            return TrainingSettings(spec_augment=None)
+        case _:
+            return TrainingSettings()

@@ -1,0 +1,1 @@
+"""Every system of the paper, as data."""

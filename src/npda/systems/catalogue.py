@@ -1,0 +1,133 @@
+"""The systems of the paper: what each trains on, what it starts from, what it tunes, how it decodes.
+
+A direction adapts a translator of a general corpus to a domain. Models and systems are named here once and mean
+something in every direction: "base" is trained on the general speech of whichever direction is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+# Of a direction: speech comes with transcripts and translations, text with translations.
+Data = Literal["general speech", "domain speech", "domain text", "large text"]
+
+Kind = Literal["speech", "recogniser", "alignment", "joint", "text", "language model"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a model comes to be.
+
+    start: the model it goes on from; vocabulary: the model whose vocabularies it shares;
+    encoder: the model whose encoder it keeps, frozen; variant: of the alignment;
+    tunes: the parameters that move, by their name in npda.training.tuned_parameters;
+    length, learning_rate: times those of the recipe; gated: with adaptive feature selection
+    """
+
+    kind: Kind
+    data: tuple[Data, ...]
+    start: str | None = None
+    vocabulary: str | None = None
+    encoder: str | None = None
+    tunes: str = "all"
+    variant: str = "full"
+    length: float = 1.0
+    learning_rate: float = 1.0
+    gated: bool = False
+
+
+MODELS: dict[str, Model] = {
+    "base": Model("speech", ("general speech",)),
+    "specific": Model("speech", ("domain speech",)),
+    "fine-tuned": Model("speech", ("domain speech",), start="base", length=0.4, learning_rate=0.25),
+    "lna-d": Model("speech", ("domain speech",), start="base", tunes="lna-d", length=0.3, learning_rate=0.5),
+    "adapters": Model("speech", ("domain speech",), start="base", tunes="adapters", length=0.3, learning_rate=0.5),
+    "aligned": Model("alignment", ("general speech",), start="base"),
+    "aligned without MSE": Model("alignment", ("general speech",), start="base", variant="no-mse"),
+    "aligned by MSE only": Model("alignment", ("general speech",), start="base", variant="mse-only"),
+    "aligned by embedding only": Model("alignment", ("general speech",), start="base", variant="embedding-only"),
+    "aligned by logits": Model("alignment", ("general speech",), start="base", variant="logits"),
+    "aligned in domain": Model("alignment", ("domain speech",), start="fine-tuned"),
+    "joint": Model("joint", ("general speech", "domain text"), start="aligned", length=0.5, learning_rate=0.25),
+    "language model": Model("language model", ("domain text",), vocabulary="base"),
+    "recogniser": Model("recogniser", ("general speech",), vocabulary="base"),
+    "text translator": Model("text", ("general speech", "domain text"), vocabulary="base"),
+    "text translator with own vocabulary": Model("text", ("general speech", "domain text")),
+    "gated recogniser": Model("recogniser", ("general speech",), start="recogniser", gated=True, length=0.4),
+    "gated": Model("speech", ("general speech",), encoder="gated recogniser", tunes="decoder", vocabulary="base"),
+}
+
+
+@dataclass(frozen=True)
+class Store:
+    """A datastore: made from which data, through which way into the decoder; what is done to it afterwards.
+
+    variant: how it is searched or combined, see npda.systems.decoding
+    """
+
+    data: Data
+    way: Literal["speech", "text"]
+    variant: Literal["vanilla", "adaptive", "pca", "pruned", "skipping", "fast"] = "vanilla"
+
+
+@dataclass(frozen=True)
+class System:
+    """How speech becomes text.
+
+    model: of MODELS; store: searched at every step; language_model: its score is added at every step;
+    recogniser: writes down what ``model`` then translates; baseline: the system it is tested against
+    """
+
+    name: str
+    model: str
+    store: Store | None = None
+    language_model: str | None = None
+    recogniser: str | None = None
+    baseline: str | None = "E2E-ST-Base"
+
+    def models(self) -> tuple[str, ...]:
+        """All models it decodes with."""
+        return tuple(name for name in (self.model, self.language_model, self.recogniser) if name is not None)
+
+    def data(self) -> frozenset[Data]:
+        """Everything it has seen, the models it was trained from included: the ticks of the paper's tables."""
+        seen: set[Data] = {self.store.data} if self.store is not None else set()
+        todo = list(self.models())
+        while todo:
+            model = MODELS[todo.pop()]
+            seen.update(model.data)
+            todo += [name for name in (model.start, model.encoder) if name is not None]
+        return frozenset(seen)
+
+
+_DOMAIN_TEXT = Store("domain text", "text")
+_DOMAIN_SPEECH = Store("domain speech", "speech")
+
+_ALL = (
+    System("E2E-ST-Base", "base", baseline=None),
+    System("E2E-ST-SP", "specific"),
+    System("E2E-ST-FT", "fine-tuned"),
+    System("LNA-D", "lna-d"),
+    System("Adapter Tuning", "adapters"),
+    System("AFS", "gated"),
+    System("kNN-MT", "base", _DOMAIN_SPEECH),
+    System("Shallow Fusion", "base", language_model="language model"),
+    System("E2E-JT-ST-MT", "joint"),
+    System("NPDA-kNN-ST", "aligned", _DOMAIN_TEXT),
+    System("NPDA-kNN-ST+", "aligned", Store("large text", "text"), baseline="E2E-ST-FT"),
+    System("NPDA-kNN-ST++", "aligned in domain", Store("large text", "text"), baseline="E2E-ST-FT"),
+    System("Cascade-ST", "text translator", recogniser="recogniser"),
+    System("Cascade-ST*", "text translator with own vocabulary", recogniser="recogniser"),
+    System("NPDA-kNN-ST w/o MSE", "aligned without MSE", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
+    System("NPDA-kNN-ST MSE only", "aligned by MSE only", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
+    System("NPDA-kNN-ST embedding only", "aligned by embedding only", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
+    System("NPDA-kNN-ST logits", "aligned by logits", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
+    System("Adaptive kNN", "aligned", Store("domain text", "text", "adaptive"), baseline="NPDA-kNN-ST"),
+    System("Efficient kNN (PCA)", "aligned", Store("domain text", "text", "pca"), baseline="NPDA-kNN-ST"),
+    System("Efficient kNN (pruned)", "aligned", Store("domain text", "text", "pruned"), baseline="NPDA-kNN-ST"),
+    System("Efficient kNN (skipping)", "aligned", Store("domain text", "text", "skipping"), baseline="NPDA-kNN-ST"),
+    System("Fast kNN-MT", "aligned", Store("domain text", "text", "fast"), baseline="NPDA-kNN-ST"),
+)
+
+SYSTEMS: dict[str, System] = {system.name: system for system in _ALL}
