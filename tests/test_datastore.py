@@ -14,6 +14,7 @@ from npda.datastore.build import BuildOptions, Source
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
+from npda.datastore.work import locked
 from npda.errors import InputError
 
 QUIET = BuildOptions(progress=False, chunk=20)
@@ -67,6 +68,8 @@ def test_a_store_describes_itself(model, store):
     assert info["index"]["bytes_per_key"] == pytest.approx(size / len(opened), abs=0.01)
     assert opened.sizes()["keys"] == sum(file.stat().st_size for file in store.rglob("keys.npy"))
     assert info["distance_scale"] is None
+    with locked(store), pytest.raises(InputError, match="Another process"):
+        opened.with_distance_scale(31.5)
     measured = opened.with_distance_scale(31.5)
     assert Datastore.open(store).info.distance_scale == 31.5
     assert measured.digest == opened.digest

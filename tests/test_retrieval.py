@@ -144,7 +144,10 @@ def test_an_emptied_store_finds_nothing(tmp_path):
     assert (found.ids == -1).all()
     assert (found.values == -1).all()
     full = tiny_store.store_of(tmp_path / "t", [tiny_store.clustered(20)])
-    assert JoinedRetriever([store, full]).search(np.zeros((2, 32), np.float32), 3).ids.min() >= store.info.next_id
+    joined = JoinedRetriever([store, full])
+    found = joined.search(np.zeros((2, 32), np.float32), 3)
+    assert joined.stores == [store, full]
+    assert {joined.locate(id_)[0] for id_ in found.ids.flat} == {full}
 
 
 def test_the_same_result_with_any_number_of_threads(tmp_path):
