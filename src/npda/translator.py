@@ -20,6 +20,7 @@ from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
+from npda.models.hearing import features_of
 
 Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
 
@@ -123,14 +124,8 @@ class Translator:
         name = "" if isinstance(source, np.ndarray) else str(source)
         try:
             waveform = source if isinstance(source, np.ndarray) else audio.load(name)
-            features = self.backbone.features(waveform)
-            duration = len(waveform) / audio.SAMPLE_RATE
-            if len(features) > self.backbone.max_frames:
-                raise InputError(
-                    f"{name or 'The audio'} is {duration:.0f} s long, this model takes at most "
-                    f"{self.backbone.max_frames / 100:.0f} s: cut it into sentences."
-                )
-            return _Heard(name, duration, features)
+            features = features_of(self.backbone, waveform, name)
+            return _Heard(name, len(waveform) / audio.SAMPLE_RATE, features)
         except InputError as error:
             if on_error is None:
                 raise

@@ -13,10 +13,10 @@ from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Retriever
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
-from npda.errors import InputError
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
+from npda.models.hearing import features_of
 
 
 class TellingRetriever(Retriever, Protocol):
@@ -28,12 +28,7 @@ class TellingRetriever(Retriever, Protocol):
 @torch.inference_mode()
 def hear(backbone: Backbone, name: str) -> Memory:
     """Read an audio file and encode it, a batch of one."""
-    features = backbone.features(load(name))
-    if len(features) > backbone.max_frames:
-        seconds, most = len(features) / 100, backbone.max_frames / 100
-        raise InputError(
-            f"{name} is {seconds:.0f} s long, this model takes at most {most:.0f} s: cut it into sentences."
-        )
+    features = features_of(backbone, load(name), name)
     return backbone.hear(torch.from_numpy(features)[None], torch.tensor([len(features)]))
 
 
@@ -166,7 +161,7 @@ def _neighbour(retriever: TellingRetriever, pieces: Pieces, id_: int, distance: 
 
 def _stores(retriever: TellingRetriever) -> list[Datastore]:
     if isinstance(retriever, JoinedRetriever):
-        return [retriever.locate(int(offset))[0] for offset in retriever.offsets]
+        return retriever.stores
     if isinstance(retriever, LocalRetriever):
         return [retriever.store]
     return [retriever] if isinstance(retriever, Datastore) else []
