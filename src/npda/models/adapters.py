@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -126,7 +127,7 @@ class Adapters(nn.Module):
             adapters = cls(AdapterSize(**config), languages, tags)
             for language, module in adapters.sets.items():
                 module.load_state_dict(load_file(directory / f"{language}.safetensors"))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the adapters cannot be loaded: {reason}") from error
         return adapters.eval()

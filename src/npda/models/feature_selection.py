@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -101,7 +102,7 @@ class FeatureSelection(nn.Module):
         try:
             selection = cls(**json.loads((directory / _CONFIG).read_text(encoding="utf-8")))
             selection.load_state_dict(load_file(directory / _WEIGHTS))
-        except (OSError, ValueError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the feature selection cannot be loaded: {reason}") from error
         return selection.eval()
