@@ -27,7 +27,7 @@ from npda.evaluation.tuned import save_tuned
 from npda.evaluation.tuning import Tuning, tune
 from npda.experiments.demo_corpus import DemoCorpus, read_corpus
 from npda.experiments.demo_memory import Memory, code_digest
-from npda.experiments.demo_model import LANGUAGE, ModelRecipe, open_model, train_model
+from npda.experiments.demo_model import LANGUAGE, SHIPPED, ModelRecipe, open_model, train_model
 from npda.experiments.demo_page import write_report
 from npda.experiments.demo_results import BASE, KNN_MT, NPDA, CurvePoint, DemoReport, System, changed_first
 from npda.explanation.explain import explain, hear
@@ -45,13 +45,15 @@ Texts = dict[str, list[str]]  # translations of the tests by domain
 class DemoOptions:
     """How the model is trained, searched with and tuned.
 
-    decodes: points of the grid that one tuning may decode; fractions: of the domain's text, for the size curve
+    decodes: points of the grid that one tuning may decode; fractions: of the domain's text, for the size curve;
+    shipped: the model that is taken when none is trained
     """
 
     recipe: ModelRecipe = field(default_factory=ModelRecipe)
     search: SearchOptions = field(default_factory=SearchOptions)
     decodes: int = 8
     fractions: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2)
+    shipped: Path = SHIPPED
 
 
 def run_demo(
@@ -68,7 +70,7 @@ def run_demo(
     clock, before = _Clock(), {}
     corpus = mini.prepare(LANGUAGE, seed, progress=progress)
     before["corpus"] = clock.lap()
-    model = train_model(corpus, seed, out, options.recipe, progress) if from_scratch else open_model()
+    model = train_model(corpus, seed, out, options.recipe, progress) if from_scratch else open_model(options.shipped)
     translator = Translator.from_pretrained(model.directory)
     before["train" if from_scratch else "model"] = clock.lap()
     identity = {

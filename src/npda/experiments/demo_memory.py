@@ -24,6 +24,16 @@ from npda.models.backbone import Backbone
 T = TypeVar("T")
 
 _MARK = "demo.json"  # whose results these are
+_DECIDING = (
+    "*.py",
+    "corpus/*.py",
+    "datastore/*.py",
+    "decoding/*.py",
+    "evaluation/*.py",
+    "experiments/demo*.py",
+    "explanation/*.py",
+    "models/*.py",
+)
 _RESULTS, _STORES = "results", "stores"
 
 
@@ -92,9 +102,9 @@ class Memory:
 
 
 def code_digest() -> str:
-    """Changes with the sources of this package: results of other code are not to be shown as this one's."""
+    """Changes with the sources that results depend on: those of other code are not to be shown as this one's."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for source in sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]):
+    for source in sorted(source for pattern in _DECIDING for source in package.glob(pattern)):
         digest.update(str(source.relative_to(package)).encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:16]

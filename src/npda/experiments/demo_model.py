@@ -84,7 +84,7 @@ def corpus_digest(language: str, seed: int) -> str:
     return digest.hexdigest()[:16]
 
 
-def open_model(directory: Path = SHIPPED) -> DemoModel:
+def open_model(directory: Path) -> DemoModel:
     """Open a model in the form of the shipped one; refuse it if the corpus has changed since it was trained."""
     path = directory / FILE
     if not path.is_file():

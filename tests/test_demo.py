@@ -1,0 +1,276 @@
+"""The demonstration on a corpus of some dozen sentences and a model trained for seconds: its flow, not its figures."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+import typer
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from npda.cli.demo import demo as verb
+from npda.corpus.manifest import read_manifest, write_manifest
+from npda.corpus.mini import Mini, prepare, speech
+from npda.corpus.mini.grammar import sentences
+from npda.corpus.pairs import Pair
+from npda.decoding.beam import SearchOptions
+from npda.errors import InputError
+from npda.experiments import demo, demo_model
+from npda.experiments.demo import DemoOptions, run_demo
+from npda.experiments.demo_corpus import read_corpus
+from npda.experiments.demo_memory import Memory
+from npda.experiments.demo_model import FILE, ModelRecipe, open_model
+from npda.experiments.demo_results import DemoReport, changed_first, marked
+from npda.explanation.records import Evidence
+from npda.models.speech2text import Speech2Text
+from npda.training.settings import ALIGN_MINI, MINI
+from npda.training.speech import SpeechModel
+
+SIZES = {"train": 40, "dev": 6, "test": 6}
+RECIPE = ModelRecipe(
+    SpeechModel(preset="mini", source_size=70, target_size=80),
+    replace(MINI, max_epochs=2, warmup=5),
+    replace(ALIGN_MINI, max_epochs=2, warmup=5),
+    layers=1,
+)
+OPTIONS = DemoOptions(RECIPE, SearchOptions(beam=2, max_length=12), decodes=2, fractions=(1 / 4, 1 / 2))
+FROM_BEFORE = {"recalled", "seconds"}  # what differs when results are found
+
+
+def few(domain: str, split: str, language: str = "de", seed: int = 0) -> list[Pair]:
+    return sentences(domain, split, language, seed)[: SIZES[split]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speech, "sentences", few)
+        patch.setattr(demo, "code_digest", lambda: "the code of this test")
+        patch.setenv("NPDA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Path, DemoReport]:
+    """A demonstration from scratch: its directory and what it found."""
+    out = tmp_path_factory.mktemp("demo") / "run"
+    return out, run_demo(out, from_scratch=True, options=OPTIONS, progress=False)
+
+
+def test_what_scripts_read(trained):
+    out, report = trained
+    record = json.loads(json.dumps(report.record()))
+    assert list(record["systems"]) == ["E2E-ST-Base", "NPDA-kNN-ST", "kNN-MT"]
+    assert record["systems"]["E2E-ST-Base"].keys() == {"general", "domain"}
+    for name in ("NPDA-kNN-ST", "kNN-MT"):
+        assert record["systems"][name].keys() == {"general", "domain", "p_vs_base"}
+        assert 0 < record["systems"][name]["p_vs_base"] <= 1
+    assert -1 <= record["similarity"]["cosine"] <= 1
+    assert record["similarity"]["squared_distance"] >= 0
+    assert record["best"].keys() == {"k", "lambda", "temperature"}
+    assert record["seconds"]["total"] == pytest.approx(sum(report.seconds.values()), abs=0.1)
+    assert [(p["fraction"], p["pairs"]) for p in record["curve"]] == [(0.25, 10), (0.5, 20), (1.0, 40)]
+    assert record["curve"][-1]["domain"] == record["systems"]["NPDA-kNN-ST"]["domain"]
+    assert len(record["examples"]) == 5
+    assert record["dropped"] == 0
+
+    for name, system in record["systems"].items():
+        for domain, key in (("general", "general"), ("parliament", "domain")):
+            lines, references = (
+                (out / "translations" / f"{which}.{domain}.txt").read_text().splitlines()
+                for which in (name, "references")
+            )
+            assert references == [pair.tgt_text for pair in few(domain, "test")]
+            assert system[key] == pytest.approx(sacrebleu.corpus_bleu(lines, [references]).score, abs=0.005)
+
+
+def test_the_trained_model_is_written_as_it_is_shipped(trained):
+    out, report = trained
+    assert report.model == out / "model"
+    for name in ("model.safetensors", "text_encoder/model.safetensors"):
+        whole, half = load_file(out / "aligned" / name), load_file(report.model / name)
+        assert whole.keys() == half.keys()
+        for key, weights in half.items():
+            assert weights.dtype == torch.float16
+            assert torch.equal(weights, whole[key].half())
+    opened, aligned = (Speech2Text.from_pretrained(directory) for directory in (report.model, out / "aligned"))
+    assert {parameter.dtype for parameter in opened.parameters()} == {torch.float32}
+    config, original = (model.model.config.to_dict() for model in (opened, aligned))
+    assert {k: v for k, v in config.items() if k != "_name_or_path"} == {
+        k: v for k, v in original.items() if k != "_name_or_path"
+    }
+    made = json.loads((report.model / FILE).read_text())
+    assert (made["language"], made["seed"], made["alignment"]["layers"]) == ("de", 0, 1)
+    assert made["base"]["max_epochs"] == 2
+
+
+def test_the_shipped_model_gives_what_it_gave_from_scratch_even_if_killed_on_the_way(trained, tmp_path, monkeypatch):
+    _, report = trained
+    out, options = tmp_path / "run", replace(OPTIONS, shipped=report.model)
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(demo, "similarity", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_demo(out, options=options, progress=False)
+    stores = {path: path.stat().st_mtime_ns for path in (out / "stores").rglob("keys.npy")}
+    assert len(stores) == 4  # text, speech, and two parts of the text
+    resumed = run_demo(out, options=options, progress=False)
+    assert "train" not in resumed.seconds
+    assert {"base", "tuning", "npda", "knn_mt_tuning", "knn_mt", "curve"} <= set(resumed.recalled)
+    assert "similarity" not in resumed.recalled
+    again = run_demo(out, options=options, progress=False)
+    assert set(again.recalled) == set(resumed.recalled) | {"similarity", "examples", "significance"}
+    assert {path: path.stat().st_mtime_ns for path in (out / "stores").rglob("keys.npy")} == stores
+    for key in report.record().keys() - FROM_BEFORE - {"stores", "report"}:
+        assert again.record()[key] == report.record()[key]
+
+
+class Checker(HTMLParser):
+    """Whether all elements are closed in turn, and what they refer to."""
+
+    VOID = ("meta", "br", "link", "img", "input", "hr")
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.references += [v or "" for k, v in attrs if k in ("src", "href", "xlink:href", "data", "srcset")]
+        self.ids += [v or "" for k, v in attrs if k == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+
+def test_the_report_needs_nothing_but_itself(trained):
+    _, report = trained
+    page = report.page.read_text(encoding="utf-8")
+    checker = Checker(page)
+    assert checker.open == []
+    assert len(checker.ids) == len(set(checker.ids))
+    assert not checker.tags & {"script", "link", "img", "image", "iframe"}
+    for reference in checker.references:
+        assert reference == "why.html" or reference.removeprefix("#") in checker.ids
+    assert "@import" not in page
+    assert not re.findall(r"https?://(?!www\.w3\.org/(?:2000/svg|1999/xlink)\")", page)
+    assert all(url.startswith("#") for url in re.findall(r"url\(([^)]*)\)", page))
+    assert page.count("<svg") == 3
+    assert report.why.is_file()
+    for example in report.examples:
+        assert example.said in page.replace("&#x27;", "'").replace("&quot;", '"')
+
+
+def test_a_store_that_does_not_help_is_no_reason_to_fail(trained, tmp_path, monkeypatch):
+    _, report = trained
+    honest = demo.tune
+
+    def alone(*arguments, **options):
+        found = honest(*arguments, **options)
+        return replace(found, best=replace(found.best, lambda_=0.0), bleu=found.base_bleu)
+
+    monkeypatch.setattr(demo, "tune", alone)
+    useless = run_demo(tmp_path / "run", options=replace(OPTIONS, shipped=report.model), progress=False)
+    base, npda = useless.systems["E2E-ST-Base"], useless.systems["NPDA-kNN-ST"]
+    assert (npda.general, npda.domain, npda.p_vs_base) == (base.general, base.domain, 1.0)
+    assert useless.price == 0
+    assert len(useless.examples) == 5
+    assert all(example.base == example.adapted and example.because is None for example in useless.examples)
+    assert Checker(useless.page.read_text(encoding="utf-8")).open == []
+
+
+def test_a_model_of_another_corpus_is_refused(trained, tmp_path, monkeypatch):
+    _, report = trained
+    with pytest.raises(InputError, match=r"no trained model.*--from-scratch"):
+        open_model(tmp_path)
+    model = shutil.copytree(report.model, tmp_path / "model")
+    assert open_model(model).made == open_model(report.model).made
+    with monkeypatch.context() as patch:
+        patch.setattr(demo_model, "VOICES", ("en-gb",))
+        with pytest.raises(InputError, match="another version of the embedded corpus"):
+            run_demo(tmp_path / "run", options=replace(OPTIONS, shipped=model), progress=False)
+    assert not (tmp_path / "run").exists()
+    (model / FILE).write_text('{"format": 2}')
+    with pytest.raises(InputError, match=r"model\.json: format"):
+        open_model(model)
+
+
+def test_sentences_the_model_was_trained_on_are_left_out(trained, tmp_path):
+    _, report = trained
+    corpus = Mini(shutil.copytree(prepare(progress=False).directory, tmp_path / "corpus"))
+    known = sentences("general", "train")[:2]
+    test = read_manifest(corpus.manifest("general", "test"))
+    test[0] = replace(test[0], src_text=known[0].src_text)
+    test[3] = replace(test[3], tgt_text=known[1].tgt_text)
+    write_manifest(corpus.manifest("general", "test"), test)
+    found = read_corpus(corpus, open_model(report.model).made)
+    assert found.dropped == 2
+    assert found.speech["general", "test"] == [test[place] for place in (1, 2, 4, 5)]
+    assert len(found.domain_text) == 40
+
+
+def test_memory_belongs_to_one_model_and_one_corpus(tmp_path):
+    memory = Memory(tmp_path, {"model": 1})
+    assert memory.recall("sum", int, lambda: 3) == 3
+    again = Memory(tmp_path, {"model": 1})
+    assert again.recall("sum", int, lambda: 4) == 3
+    assert again.recalled == ["sum"]
+    (tmp_path / "results" / "sum.json").write_text("{")
+    assert Memory(tmp_path, {"model": 1}).recall("sum", int, lambda: 5) == 5
+    assert Memory(tmp_path, {"model": 2}).recall("sum", int, lambda: 6) == 6
+    (tmp_path / "mine" / "stores").mkdir(parents=True)
+    with pytest.raises(InputError, match="stores is there already"):
+        Memory(tmp_path / "mine", {"model": 1})
+
+
+def test_the_first_changed_sentences_are_shown():
+    base, adapted = ["a", "b", "c", "d"], ["a", "x", "c", "y"]
+    assert changed_first(base, adapted, 1) == [1]
+    assert changed_first(base, adapted, 3) == [0, 1, 3]
+    assert changed_first(base, base, 2) == [0, 1]
+
+
+def test_the_mark_covers_whole_words():
+    evidence = Evidence(1.0, 1.0, True, "the vote", "Die Abstimmung ist", 5, 10, "s", "s")
+    assert marked(evidence) == ("Die ", "Abstimmung", " ist")
+    assert marked(replace(evidence, start=18, end=18)) == ("Die Abstimmung ", "ist", "")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_verb_prints_what_was_found(trained, as_json, monkeypatch, tmp_path):
+    _, report = trained
+    asked = []
+    monkeypatch.setattr(demo, "run_demo", lambda *given, **_: asked.append(given) or report)
+    app = typer.Typer()
+    app.command()(verb)
+    arguments = ["--out", str(tmp_path), "--seed", "3", "--from-scratch", *(["--json"] if as_json else [])]
+    answer = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments, catch_exceptions=False)
+    assert asked == [(tmp_path, 3, True)]
+    if as_json:
+        assert json.loads(answer.stdout) == json.loads(json.dumps(report.record()))
+        return
+    for words in ("Δ parliament", "E2E-ST-Base", "NPDA-kNN-ST", "kNN-MT", "cosine", "price", "seconds", "report.html"):
+        assert words in answer.stdout
+    assert answer.stdout.count("said ") == 5
+    assert answer.stdout.count("base ") >= 5
