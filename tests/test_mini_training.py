@@ -1,4 +1,4 @@
-"""The demonstration from nothing: a translator good at home and lost in parliament, until it reads parliament's text."""
+"""The demonstration from nothing: good at home and lost in parliament, until it reads the text of parliament."""
 
 import json
 
