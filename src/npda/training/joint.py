@@ -16,6 +16,7 @@ from torch import Tensor
 from npda.corpus.manifest import read_manifest
 from npda.errors import InputError
 from npda.models import load_speech2text
+from npda.models.speech2text import TEXT_DIRECTORY
 from npda.training.align import fresh_text_encoder
 from npda.training.batching import BatchPlan
 from npda.training.data import SpeechBatch, SpeechData, fingerprint
@@ -123,9 +124,11 @@ def train_joint(
         [utterance for manifest in manifests for utterance in read_manifest(manifest)] for manifests in (triplets, dev)
     )
     batch_tokens = batch_tokens or max(1, settings.batch_frames // _FRAMES_PER_TOKEN)
+    aligned = Path(model) / TEXT_DIRECTORY / "model.safetensors"
     description = {
         "task": "joint",
         "model": file_digest(Path(model) / "model.safetensors"),
+        "text_encoder": file_digest(aligned) if aligned.is_file() else None,
         "train": fingerprint(utterances),
         "text": [file_digest(Path(file)) for file in text],
         "dev": fingerprint(dev_utterances),
