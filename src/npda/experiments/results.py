@@ -1,0 +1,151 @@
+"""What the stages of a recipe have found out, read from their directories; nothing where a stage is not done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npda.datastore.format import StoreInfo, read_info
+from npda.evaluation.significance import Comparison, compare
+from npda.experiments.recipe import Direction, Recipe
+from npda.files import read_lines
+from npda.systems.catalogue import MODELS
+
+if TYPE_CHECKING:
+    from npda.experiments.planning import Plan, Trial
+
+BASE = "E2E-ST-Base"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A direction and one of its languages."""
+
+    direction: Direction
+    language: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Directions from and to the same corpora: what stands in one table, side by side.
+
+    multilingual: one model for all languages; otherwise each language is a direction with a model of its own
+    """
+
+    general: str
+    domain: str
+    multilingual: bool
+    places: tuple[Place, ...]
+    trials: Mapping[tuple[str, Place], Trial]
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """In the order of the recipe."""
+        return tuple(dict.fromkeys(system for system, _ in self.trials))
+
+    def trial(self, system: str, place: Place) -> Trial | None:
+        return self.trials.get((system, place))
+
+
+def groups(plan: Plan) -> list[Group]:
+    """In the order of the recipe."""
+    found: dict[tuple[str, str, bool], dict[tuple[str, Place], Trial]] = {}
+    for trial in plan.trials:
+        direction = trial.direction
+        kind = direction.general, direction.domain, len(direction.languages) > 1
+        found.setdefault(kind, {})[trial.system.name, Place(direction, trial.language)] = trial
+    return [Group(*kind, tuple(dict.fromkeys(place for _, place in trials)), trials) for kind, trials in found.items()]
+
+
+class Results:
+    """What is known about trials. directories: of the stages that are done, by name"""
+
+    def __init__(self, recipe: Recipe, plan: Plan, directories: Mapping[str, Path]) -> None:
+        self.recipe, self.plan, self._directories = recipe, plan, directories
+        self._compared: dict[tuple[str, str, str], Comparison] = {}
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return groups(self.plan)
+
+    def is_done(self, stage: str) -> bool:
+        return stage in self._directories
+
+    def bleu(self, trial: Trial, corpus: str) -> float | None:
+        """On the test of a corpus."""
+        return (self.json(trial.translation, "result.json") or {}).get("bleu", {}).get(corpus)
+
+    def seconds(self, trial: Trial, corpus: str) -> float | None:
+        """Of the processor, to translate the test of a corpus."""
+        return (self.json(trial.translation, "result.json") or {}).get("seconds", {}).get(corpus)
+
+    def signature(self, trials: Sequence[Trial]) -> str:
+        """sacreBLEU's, of whichever trial is done."""
+        found = (self.json(trial.translation, "result.json") for trial in trials)
+        return next((result["signature"] for result in found if result), "")
+
+    def compare(self, trial: Trial, baseline: Trial, corpus: str) -> Comparison | None:
+        """Paired bootstrap on the hypotheses of both for the test of a corpus."""
+        if not (self.is_done(trial.translation) and self.is_done(baseline.translation)):
+            return None
+        key = trial.translation, baseline.translation, corpus
+        if key not in self._compared:
+            ours, theirs = (self._directories[each.translation] for each in (trial, baseline))
+            hypotheses, other = (read_lines(directory / f"{corpus}.txt") for directory in (ours, theirs))
+            references = read_lines(ours / f"{corpus}.reference.txt")
+            (self._compared[key],) = compare(hypotheses, other, references, ["bleu"])
+        return self._compared[key]
+
+    def parameters(self, trial: Trial) -> tuple[int, int] | None:
+        """(tuned since the base was there, total) over all models of a trial, as the paper counts them."""
+        tuned = total = 0
+        names = [(trial.system.model, trial.model)]
+        named = (name for name in (trial.system.language_model, trial.system.recogniser) if name)
+        for name, stage in [*names, *zip(named, trial.extra, strict=True)]:
+            counts = self.json(stage, "parameters.json")
+            moved = self._tuned(name, stage)
+            if counts is None or moved is None:
+                return None
+            tuned += min(moved, counts["total"])
+            total += counts["total"]
+        return tuned, total
+
+    def _tuned(self, name: str, stage: str) -> int | None:
+        """Parameters moved by the training of a model and of those it goes on from, down to the base."""
+        if name == "base":
+            return 0
+        counts = self.json(stage, "parameters.json")
+        if counts is None:
+            return None
+        model, tuned = MODELS[name], counts["tuned"]
+        for earlier in (model.start, model.encoder):
+            if earlier is not None and earlier != "base":
+                needs = self._needs.get(stage, ())
+                # A training's stage is named by the model it makes, see npda.experiments.planning.
+                tuned += next((self._tuned(earlier, need) or 0 for need in needs if need.startswith(f"{earlier} ")), 0)
+        return tuned
+
+    @cached_property
+    def _needs(self) -> dict[str, tuple[str, ...]]:
+        return {stage.name: stage.needs for stage in self.plan.stages}
+
+    def store(self, trial: Trial) -> StoreInfo | None:
+        """What the datastore of a trial says of itself."""
+        directory = self._directories.get(trial.store)
+        return read_info(directory / "store") if directory is not None else None
+
+    def tuning(self, trial: Trial) -> dict[str, Any] | None:
+        return self.json(trial.tuning, "tuning.json")
+
+    def result(self, stage: str) -> Any:
+        return self.json(stage, "result.json")
+
+    def json(self, stage: str, file: str) -> Any:
+        directory = self._directories.get(stage)
+        if directory is None or not (directory / file).is_file():
+            return None
+        return json.loads((directory / file).read_text(encoding="utf-8"))

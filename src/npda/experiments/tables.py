@@ -1,0 +1,38 @@
+"""The paper's tables and figures from whatever stages of a recipe are done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npda.experiments import measure_tables, score_tables
+from npda.experiments.paper import is_mini
+from npda.experiments.recipe import Recipe
+from npda.experiments.results import Results
+from npda.experiments.table import Table
+
+if TYPE_CHECKING:
+    from npda.experiments.planning import Plan
+
+_MAKERS: dict[str, Callable[[Results], Iterator[Table]]] = {
+    "adaptation": score_tables.adaptation,
+    "in-domain": score_tables.in_domain,
+    "ablation": score_tables.ablation,
+    "cascade": score_tables.cascade,
+    "variants": score_tables.variants,
+    "datastore-size": measure_tables.datastore_size,
+    "tuned": measure_tables.tuned,
+    "datastores": measure_tables.datastores,
+    "speed": measure_tables.speed,
+}
+
+TABLES = tuple(_MAKERS)
+
+
+def make_tables(recipe: Recipe, plan: Plan, directories: Mapping[str, Path]) -> list[Table]:
+    """The tables a recipe asks for; directories: of the stages that are done, by name."""
+    results = Results(recipe, plan, directories)
+    tables = [table for kind in recipe.tables for table in _MAKERS[kind](results)]
+    return [replace(table, title=f"{table.title} (mini)") for table in tables] if is_mini(recipe) else tables
