@@ -22,6 +22,7 @@ from npda.datastore.encode import Encoder, Sentence
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest, vocabulary_digest
 from npda.datastore.format import SHARDS, Kind, ShardInfo, SourceInfo, StoreInfo, write_info
 from npda.datastore.index import build_index
+from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries, Shard, write_shard
 from npda.datastore.spec import check_factory, choose
 from npda.datastore.work import Workspace, clear, workspace
@@ -117,9 +118,10 @@ def encode_source(
     options: BuildOptions,
     first_id: int = 0,
     first_shard: int = 0,
+    projection: Projection | None = None,
 ) -> tuple[SourceInfo, list[ShardInfo]]:
     """Write the shards of a source into the workspace, except those that are there already."""
-    encoder = Encoder(backbone, options.language)
+    encoder = Encoder(backbone, options.language, projection)
     total = source.total
     if total is None and isinstance(source.sentences, Sequence):
         total = len(source.sentences)

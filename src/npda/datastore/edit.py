@@ -14,6 +14,7 @@ from npda.datastore.build import BuildOptions, Source, encode_source, open_entri
 from npda.datastore.fingerprint import check_belongs
 from npda.datastore.format import SHARDS, IndexInfo, ShardInfo, StoreInfo, read_info, write_info
 from npda.datastore.index import build_index, extend_index, filter_index
+from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries
 from npda.datastore.spec import EXACT, choose
 from npda.datastore.work import Workspace, locked, workspace
@@ -33,7 +34,8 @@ def append_source(backbone: Backbone, source: Source, path: Path, options: Build
         tidy(path, info)
         with workspace(path / _WORK) as work:
             work.begin({**plan(backbone, source, options), "store": info.digest()})
-            added, shards = encode_source(backbone, source, work, options, info.next_id, info.next_shard)
+            projection = None if info.projection is None else Projection.load(path, info.projection, info.dim)
+            added, shards = encode_source(backbone, source, work, options, info.next_id, info.next_shard, projection)
             old = [(path, shard) for shard in info.shards]
             entries = open_entries([*old, *((work.store, shard) for shard in shards)], info.dim)
             target = work.store / _next_directory(info)

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
+from npda.datastore.projection import Projection
 from npda.datastore.shards import Chunk
 from npda.errors import InputError
 from npda.models.backbone import Backbone, Memory
@@ -41,12 +42,14 @@ class _Prepared:
 class Encoder:
     """Turns chunks of sentences into entries: pairs through ``read``, utterances through ``hear``.
 
-    language: target language of sentences that do not name one themselves
+    language: target language of sentences that do not name one themselves; projection: of states to keys, if any
     """
 
-    def __init__(self, backbone: Backbone, language: str | None = None) -> None:
+    def __init__(self, backbone: Backbone, language: str | None = None, projection: Projection | None = None) -> None:
         self._backbone = backbone
         self._language = language
+        self._projection = projection
+        self._dim = backbone.dim if projection is None else projection.dim
         self._device = next((p.device for p in _parameters(backbone)), torch.device("cpu"))
 
     def encode(self, sentences: Sequence[Sentence]) -> tuple[Chunk, int]:
@@ -54,12 +57,13 @@ class Encoder:
         prepared = [item for sentence in sentences if (item := self._prepare(sentence)) is not None]
         sizes = np.array([len(item.tokens) - item.prompt for item in prepared], dtype=np.int64)
         ends = np.cumsum(sizes)
-        keys = np.empty((int(sizes.sum()), self._backbone.dim), dtype=np.float16)
+        keys = np.empty((int(sizes.sum()), self._dim), dtype=np.float16)
         for batch in _batches(prepared):
             states = self._states([prepared[index] for index in batch]).float().cpu().numpy()
             for index, rows in zip(batch, states, strict=True):
                 start = prepared[index].prompt - 1  # the prompt's last token predicts the first of the target
-                keys[ends[index] - sizes[index] : ends[index]] = rows[start : start + sizes[index]]
+                found = rows[start : start + sizes[index]]
+                keys[ends[index] - sizes[index] : ends[index]] = self._projection(found) if self._projection else found
         if not np.isfinite(keys).all():
             raise InputError(
                 "The model's decoder states do not fit into 16 bits (infinite or no number): "

@@ -35,9 +35,9 @@ def check_belongs(store: str, info: StoreInfo, backbone: Backbone, language: str
 
     language: into which the model translates
     """
-    if info.dim != backbone.dim:
+    if info.state_dim != backbone.dim:
         raise InputError(
-            f"{store} has keys of {info.dim} dimensions, the model's decoder states have {backbone.dim}: "
+            f"{store} has keys of {info.state_dim} dimensions, the model's decoder states have {backbone.dim}: "
             "build a datastore with this model."
         )
     if info.vocabulary != vocabulary_digest(backbone):

@@ -4,6 +4,7 @@ STORE/
   datastore.json            written last and replaced atomically: what it names is the store, all else is litter
   shards/00000/             one chunk of sentences: keys, values, sentence ids, positions, texts
   index-00000/index.faiss   absent when every search looks at every key
+  projection.safetensors    only where keys have fewer dimensions than the model's states
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,6 +23,7 @@ FORMAT = 1
 INFO = "datastore.json"
 SHARDS = "shards"
 INDEX_FILE = "index.faiss"
+PROJECTION_FILE = "projection.safetensors"
 KEY_LOCATION = "decoder output after the final layer norm"
 RECALL_K = 8
 
@@ -102,6 +104,14 @@ class IndexInfo(_Part):
     recall: Recall | None = None
 
 
+class ProjectionInfo(_Part):
+    """How the model's states became keys. dim: of a state; variance: the share of theirs that the keys have"""
+
+    dim: Annotated[int, Field(ge=1)]
+    variance: Annotated[float, Field(ge=0, le=1)]
+    file: FileInfo
+
+
 class BackboneInfo(_Part):
     """The model whose decoder made the keys, and whose decoder alone may ask for them."""
 
@@ -126,6 +136,13 @@ class StoreInfo(_Part):
     sources: tuple[SourceInfo, ...]
     shards: tuple[ShardInfo, ...]
     index: IndexInfo
+    projection: ProjectionInfo | None = None
+    pruned: Count = 0  # keys left out because others say the same
+
+    @property
+    def state_dim(self) -> int:
+        """Width of the model's states, which ask; the keys' own unless these are projected."""
+        return self.dim if self.projection is None else self.projection.dim
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -140,8 +157,10 @@ class StoreInfo(_Part):
 
     def digest(self) -> str:
         """Changes with every key, value, text and index, not with what was measured afterwards."""
-        # Languages are in the keys already; stores that do not name theirs keep their digest.
-        apart = {"distance_scale": True, "index": {"recall"}, "sources": {"__all__": {"languages"}}}
+        # Languages are in the keys already; stores that do not name theirs keep their digest. So do those that were
+        # never compressed.
+        apart: dict[str, Any] = {"distance_scale": True, "index": {"recall"}, "sources": {"__all__": {"languages"}}}
+        apart |= {"pruned": True} | ({"projection": True} if self.projection is None else {})
         content = self.model_dump_json(exclude=apart)
         return hashlib.sha256(content.encode()).hexdigest()
 

@@ -47,23 +47,14 @@ class LocalRetriever:
         self, store: Datastore, nprobe: int | None = None, rerank: int | None = None, threads: int | None = None
     ) -> None:
         self.store = store
-        self.dim = store.dim
-        index = store.info.index
-        self._searcher: Searcher
-        if store.index_directory is None:
-            self._searcher = ExactSearcher(store.entries)
-        else:
-            self._searcher = IndexSearcher(
-                store.entries,
-                store.index_directory / INDEX_FILE,
-                index.nprobe if nprobe is None else nprobe,
-                index.rerank if rerank is None else rerank,
-                threads,
-            )
+        self.dim = store.info.state_dim
+        self._searcher = open_searcher(store, nprobe, rerank, threads)
         self._values = np.append(store.entries.values(), np.int32(-1))  # the last one is what −1 points to
 
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         queries = _checked(queries, self.dim, k)
+        if self.store.projection is not None:
+            queries = self.store.projection(queries)
         if len(queries) == 0 or len(self.store) == 0:
             distances, ids = missing(len(queries), k)
         else:
@@ -115,6 +106,22 @@ class JoinedRetriever:
     def neighbour_info(self, id_: int) -> Entry:
         store, local = self.locate(id_)
         return store.neighbour_info(local)
+
+
+def open_searcher(
+    store: Datastore, nprobe: int | None = None, rerank: int | None = None, threads: int | None = None
+) -> Searcher:
+    """What finds keys near other keys, for queries that are projected already; see ``LocalRetriever``."""
+    index = store.info.index
+    if store.index_directory is None:
+        return ExactSearcher(store.entries)
+    return IndexSearcher(
+        store.entries,
+        store.index_directory / INDEX_FILE,
+        index.nprobe if nprobe is None else nprobe,
+        index.rerank if rerank is None else rerank,
+        threads,
+    )
 
 
 def _checked(queries: np.ndarray, dim: int, k: int) -> np.ndarray:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,13 @@ class Shard:
             file.seek(start)
             content = file.read(end - start)
         return content[: middle - start].decode(), content[middle - start :].decode()
+
+    def all_texts(self) -> list[tuple[str, str]]:
+        """Source and target of every sentence."""
+        ends = self.offsets.tolist()
+        content = (self.folder / _TEXTS).read_bytes()
+        parts = [content[start:end].decode() for start, end in pairwise(ends)]
+        return list(zip(parts[::2], parts[1::2], strict=True))
 
     def _open(self, name: str) -> np.ndarray:
         path = self.folder / name

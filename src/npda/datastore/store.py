@@ -14,6 +14,7 @@ from npda.datastore.build import BuildOptions, Source, build_store, open_entries
 from npda.datastore.edit import append_source, remove_source
 from npda.datastore.fingerprint import check_belongs
 from npda.datastore.format import SHARDS, StoreInfo, read_info, write_info
+from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries
 from npda.datastore.work import locked
 from npda.models.backbone import Backbone
@@ -57,6 +58,7 @@ class Datastore:
         if store.index_directory is not None:
             for name, file in store.info.index.files.items():
                 file.check_size(store.index_directory / name)
+        store.projection  # noqa: B018 (the same holds for it; it is small enough to be read)
         return store
 
     @classmethod
@@ -118,6 +120,11 @@ class Datastore:
     def entries(self) -> Entries:
         return open_entries([(self.path, shard) for shard in self.info.shards], self.info.dim, keep_mapped=True)
 
+    @cached_property
+    def projection(self) -> Projection | None:
+        """What makes keys of the model's states, where they are not the same."""
+        return None if self.info.projection is None else Projection.load(self.path, self.info.projection, self.dim)
+
     @property
     def index_directory(self) -> Path | None:
         return None if self.info.index.directory is None else self.path / self.info.index.directory
@@ -129,7 +136,7 @@ class Datastore:
         return Entry(source_text, target_text, int(shard.positions[row]), int(shard.values[row]), shard.info.source)
 
     def search(self, queries: Any, k: int) -> Neighbours:
-        """The nearest keys with the store's own settings; see ``LocalRetriever``. queries: [n, dim] float32"""
+        """The nearest keys with the store's own settings; see ``LocalRetriever``. queries: [n, state dim] float32"""
         return self._retriever.search(queries, k)
 
     @cached_property

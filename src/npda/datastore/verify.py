@@ -14,6 +14,7 @@ from npda.errors import InputError
 from npda.progress import track
 
 _ROWS = 65_536
+_POSITIONS = 1 << 20  # no sentence is that long
 _REMEDY = "restore the datastore from its copy, or build it again."
 
 
@@ -51,7 +52,7 @@ def _check_numbers(shard: Shard, vocabulary_size: int) -> None:
     ranges = {
         "values": (shard.values, vocabulary_size),
         "sentences": (shard.sentences, shard.info.sentences),
-        "positions": (shard.positions, shard.count),
+        "positions": (shard.positions, _POSITIONS),
     }
     for name, (numbers, limit) in ranges.items():
         if numbers.min() < 0 or numbers.max() >= limit:
@@ -60,5 +61,8 @@ def _check_numbers(shard: Shard, vocabulary_size: int) -> None:
     offsets = shard.offsets
     if (np.diff(offsets) < 0).any() or offsets[0] != 0 or offsets[-1] != texts.stat().st_size:
         raise InputError(f"{shard.folder / 'offsets.npy'} does not fit texts.bin: {_REMEDY}")
-    if (np.diff(shard.sentences) < 0).any():
+    steps = np.diff(shard.sentences)
+    if (steps < 0).any():
         raise InputError(f"{shard.folder / 'sentences.npy'} is out of order: {_REMEDY}")
+    if (np.diff(shard.positions)[steps == 0] <= 0).any():
+        raise InputError(f"{shard.folder / 'positions.npy'} is out of order: {_REMEDY}")
