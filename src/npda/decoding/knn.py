@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,9 +12,31 @@ from torch import Tensor
 from npda.datastore.retrieval import Retriever
 
 
+class Combiner(Protocol):
+    """How much each neighbour counts, and how much all of them together."""
+
+    @property
+    def k(self) -> int:
+        """Neighbours it wants to see."""
+        ...
+
+    @property
+    def silent(self) -> bool:
+        """Whether the model decides alone, whoever the neighbours are: then nobody needs to search."""
+        ...
+
+    def combine(self, distances: Tensor, values: Tensor) -> tuple[Tensor, float | Tensor]:
+        """The share of each neighbour in p_kNN, and λ, the weight of p_kNN.
+
+        distances: [rows, k] squared, rising, +inf where a neighbour is missing; values: [rows, k] tokens, −1 there
+        → weights [rows, k], which sum to 1 or, where nobody was found, are all 0; λ: a number, or [rows, 1]
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class KnnOptions:
-    """k neighbours, their weight λ in the mixture, and the temperature T of their distances."""
+    """The paper's combiner: k neighbours, their weight λ in the mixture, the temperature T of their distances."""
 
     k: int = 16
     lambda_: float = 0.7
@@ -29,6 +52,13 @@ class KnnOptions:
 
     def __str__(self) -> str:
         return f"k:{self.k}|λ:{self.lambda_:g}|T:{self.temperature:g}"
+
+    @property
+    def silent(self) -> bool:
+        return math.isclose(self.lambda_, 0.0)
+
+    def combine(self, distances: Tensor, values: Tensor) -> tuple[Tensor, float | Tensor]:
+        return knn_weights(distances, self.temperature), self.lambda_
 
 
 def knn_weights(distances: Tensor, temperature: float) -> Tensor:
@@ -71,17 +101,20 @@ def mixed(log_probs: Tensor, weights: Tensor, values: Tensor, lambda_: float | T
 
 
 class KnnFusion:
-    """The mixture of eq. 5, inside the beam."""
+    """The mixture of eq. 5, inside the beam.
 
-    def __init__(self, retriever: Retriever, options: KnnOptions) -> None:
+    combiner: the paper's, which is its ``KnnOptions``, or a learned one
+    """
+
+    def __init__(self, retriever: Retriever, combiner: Combiner) -> None:
         self.retriever = retriever
-        self.options = options
+        self.combiner = combiner
 
     def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor) -> Tensor:
-        if math.isclose(self.options.lambda_, 0.0):
+        if self.combiner.silent:
             return log_probs  # the model itself, bit for bit
-        found = self.retriever.search(states.float().cpu().numpy(), self.options.k)
+        found = self.retriever.search(states.float().cpu().numpy(), self.combiner.k)
         distances = torch.from_numpy(found.distances).to(states.device)
         values = torch.from_numpy(found.values).to(states.device, torch.long)
-        weights = knn_weights(distances, self.options.temperature)
-        return mixed(log_probs, weights, values, self.options.lambda_)
+        weights, lambda_ = self.combiner.combine(distances, values)
+        return mixed(log_probs, weights, values, lambda_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -103,6 +103,30 @@ class Evidence:
         return float((self.distances[:, 0] <= 1e-4 * self.scale).double().mean())
 
 
+@dataclass(frozen=True)
+class Forced:
+    """A batch of a dev set, its references forced on the decoder.
+
+    places: of its sentences in ``DevSet.examples``; states: [positions, dim]; log_probs: [positions, vocabulary] of the
+    model alone; references: [positions] tokens, end symbols included. Sentences follow each other.
+    """
+
+    places: tuple[int, ...]
+    states: Tensor
+    log_probs: Tensor
+    references: Tensor
+
+
+@torch.inference_mode()
+def forced(devset: DevSet) -> Iterator[Forced]:
+    """Every batch of a dev set in turn."""
+    for batch in devset.batches:
+        states = torch.cat(devset.states(batch, devset.memory(batch)))
+        references = torch.tensor([token for place in batch.places for token in devset.examples[place].target])
+        log_probs = torch.log_softmax(devset.backbone.logits(states).float(), dim=-1).cpu()
+        yield Forced(batch.places, states.float().cpu(), log_probs, references)
+
+
 @torch.inference_mode()
 def gather(
     devset: DevSet, retriever: Retriever, k: int, advance: Callable[[int], None] = lambda done: None
@@ -112,14 +136,11 @@ def gather(
     advance: called with the number of sentences of every batch that is done
     """
     log_probs, distances, right = [], [], []
-    for batch in devset.batches:
-        states = torch.cat(devset.states(batch, devset.memory(batch)))
-        references = torch.tensor([token for place in batch.places for token in devset.examples[place].target])
-        predicted = torch.log_softmax(devset.backbone.logits(states).float(), dim=-1).cpu()
-        found = retriever.search(states.float().cpu().numpy(), k)
-        log_probs.append(predicted.gather(1, references[:, None])[:, 0].double())
+    for batch in forced(devset):
+        found = retriever.search(batch.states.numpy(), k)
+        log_probs.append(batch.log_probs.gather(1, batch.references[:, None])[:, 0].double())
         distances.append(torch.from_numpy(found.distances.astype(np.float64)))
-        right.append(torch.from_numpy(found.values == references.numpy()[:, None]))
+        right.append(torch.from_numpy(found.values == batch.references.numpy()[:, None]))
         advance(len(batch.places))
     return Evidence(torch.cat(log_probs), torch.cat(distances), torch.cat(right))
 

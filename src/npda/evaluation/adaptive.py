@@ -1,0 +1,126 @@
+"""Learning from a dev set how many neighbours to believe (Zheng et al. 2021), and where to ask for none (He et al.)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from npda.datastore.retrieval import Retriever
+from npda.decoding.adaptive import AdaptiveCombiner, AdaptiveOptions
+from npda.decoding.knn import Combiner
+from npda.decoding.skipping import LearnedGate, signs
+from npda.errors import InputError
+from npda.evaluation.devset import DevSet
+from npda.evaluation.fitting import Fit, FitOptions, fit
+from npda.evaluation.likelihood import Evidence, forced
+
+_LEAST = 1e-12  # a probability whose logarithm is still a number
+_GAINS = (-1.0, 6.0)  # nats: what lies beyond would outweigh all the rest
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What there is to learn from: every position of a dev set, its reference forced on the decoder.
+
+    sentences: [positions] to which one each belongs; states: [positions, dim]; certainty: [positions, SIGNS];
+    p_model: [positions] of the reference token; distances, values: [positions, k]; right: [positions, k] whether a
+    value is the reference
+    """
+
+    sentences: Tensor
+    states: Tensor
+    certainty: Tensor
+    p_model: Tensor
+    distances: Tensor
+    values: Tensor
+    right: Tensor
+
+    @property
+    def scale(self) -> float:
+        """The median squared distance to the 8th neighbour."""
+        return Evidence(self.p_model, self.distances.double(), self.right).scale
+
+    def mixture(self, combiner: Callable[[Tensor, Tensor], tuple[Tensor, float | Tensor]], positions: Tensor) -> Tensor:
+        """p of the reference tokens (eq. 5) with a combiner. positions: [n] → [n]"""
+        distances, p_model = self.distances[positions], self.p_model[positions]
+        weights, lambda_ = combiner(distances, self.values[positions])
+        p_knn = (weights * self.right[positions]).sum(dim=1)
+        lambda_ = lambda_[:, 0] if isinstance(lambda_, Tensor) else lambda_
+        return torch.where(distances[:, 0].isinf(), p_model, lambda_ * p_knn + (1 - lambda_) * p_model)
+
+
+def observe(
+    devset: DevSet, retriever: Retriever, k: int, advance: Callable[[int], None] = lambda done: None
+) -> Observations:
+    """Ask the store once for the k neighbours of every state of a dev set."""
+    rows: list[tuple[Tensor, ...]] = []
+    for batch in forced(devset):
+        found = retriever.search(batch.states.numpy(), k)
+        values = torch.from_numpy(found.values).long()
+        lengths = torch.tensor([len(devset.examples[place].target) for place in batch.places])
+        rows.append((
+            torch.tensor(batch.places).repeat_interleave(lengths),
+            batch.states,
+            signs(batch.states, batch.log_probs),
+            batch.log_probs.gather(1, batch.references[:, None])[:, 0].exp(),
+            torch.from_numpy(found.distances),
+            values,
+            values == batch.references[:, None],
+        ))  # fmt: skip
+        advance(len(batch.places))
+    # Tensors made in inference mode cannot take part in training: copies can.
+    observed = Observations(*(torch.cat(column).clone() for column in zip(*rows, strict=True)))
+    if observed.distances[:, 0].isinf().all():
+        raise InputError("The datastore holds no keys: there is nothing to learn.")
+    return observed
+
+
+def learn_combiner(
+    observed: Observations, temperature: float, options: FitOptions = FitOptions()
+) -> tuple[AdaptiveCombiner, Fit]:
+    """Train a combiner to make the references likely: cross-entropy of the whole mixture.
+
+    observed: with as many neighbours as it may believe; temperature: T, which is not learned
+    """
+    torch.manual_seed(options.seed)
+    k, scale = observed.distances.shape[1], observed.scale or 1.0
+    combiner = AdaptiveCombiner(AdaptiveOptions(k, temperature, scale))
+
+    def loss(positions: Tensor) -> Tensor:
+        return -observed.mixture(combiner, positions).clamp(min=_LEAST).log()
+
+    return combiner, fit(combiner, loss, observed.sentences, options)
+
+
+def learn_gate(
+    observed: Observations, combiner: Combiner, skip: float, options: FitOptions = FitOptions()
+) -> tuple[LearnedGate, Fit]:
+    """Train a gate that lets the search be skipped at a given share of the positions, where it is missed the least.
+
+    It learns what the neighbours bring, log p(reference) of the mixture less that of the model alone. (He et al. learn
+    λ; a λ near 1 nearly everywhere, as a foreign domain asks for, says nothing of which searches matter.)
+
+    combiner: whose mixture it is
+    """
+    if not 0 <= skip <= 1:
+        raise ValueError(f"the share to skip must lie between 0 and 1, not {skip}")
+    torch.manual_seed(options.seed)
+    gate = LearnedGate(observed.states.shape[1])
+    mixture = observed.mixture(combiner.combine, torch.arange(len(observed.p_model))).clone()
+    gains = (mixture.clamp(min=_LEAST).log() - observed.p_model.clamp(min=_LEAST).log()).clamp(*_GAINS)
+
+    def loss(positions: Tensor) -> Tensor:
+        return (gate(observed.states[positions], observed.certainty[positions]) - gains[positions]).square()
+
+    found = fit(gate, loss, observed.sentences, options)
+    with torch.no_grad():
+        gate.threshold.copy_(torch.quantile(gate(observed.states, observed.certainty), skip))
+    return gate, found
+
+
+def sure_enough(observed: Observations, skip: float) -> float:
+    """The probability of the model's favourite above which a given share of the positions lies: for ``SureGate``."""
+    return float(torch.quantile(observed.certainty[:, 0].exp(), 1 - skip))
