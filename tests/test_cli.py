@@ -21,8 +21,11 @@ VERBS = [
     "filter",
     "inspect",
     "mini",
+    "prepare",
     "remove",
+    "reproduce",
     "train",
+    "train-text",
     "translate",
     "tune",
 ]

@@ -20,6 +20,7 @@ from npda.cli.inspect import inspect
 from npda.cli.mini import mini
 from npda.cli.prepare import prepare
 from npda.cli.remove import remove
+from npda.cli.reproduce import reproduce
 from npda.cli.train import train
 from npda.cli.train_text import train_text
 from npda.cli.translate import translate
@@ -47,6 +48,7 @@ app.command()(inspect)
 app.command()(remove)
 app.command("filter")(filter_)
 app.command()(mini)
+app.command()(reproduce)
 app.add_typer(prepare, name="prepare")
 
 

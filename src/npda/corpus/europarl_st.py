@@ -35,6 +35,13 @@ def read(
 
     How many segments were skipped or clipped, and why, is counted in `remarks`.
     """
+    recordings, spans, transcripts, translations = files(root, source, target, split)
+    segments = Segments(str(spans), _spans(spans, recordings), transcripts, translations, source, target)
+    return segments.utterances(remarks, progress)
+
+
+def files(root: str | Path, source: str, target: str, split: str) -> tuple[Path, Path, Path, Path]:
+    """The folder of the recordings, the list of segments, their transcripts and their translations."""
     if split not in SPLITS:
         raise InputError(f"Europarl-ST has no split {split!r}; it has {', '.join(SPLITS)}.")
     if language_code(source) == language_code(target):
@@ -49,8 +56,7 @@ def read(
     spans, transcripts, translations = (
         expect_file(folder / f"segments.{end}", layout) for end in ("lst", source, target)
     )
-    segments = Segments(str(spans), _spans(spans, recordings), transcripts, translations, source, target)
-    return segments.utterances(remarks, progress)
+    return recordings, spans, transcripts, translations
 
 
 def _spans(path: Path, recordings: Path) -> Iterator[Span]:

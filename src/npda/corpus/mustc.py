@@ -27,6 +27,12 @@ def read(
 
     How many segments were skipped or clipped, and why, is counted in `remarks`.
     """
+    recordings, spans, source, target = files(root, language, split)
+    return Segments(str(spans), _spans(spans, recordings), source, target, "en", language).utterances(remarks, progress)
+
+
+def files(root: str | Path, language: str, split: str) -> tuple[Path, Path, Path, Path]:
+    """The folder of the recordings, the list of segments, their transcripts and their translations."""
     if split not in SPLITS:
         raise InputError(f"MuST-C has no split {split!r}; it has {', '.join(SPLITS)}.")
     pair = f"en-{language_code(language)}"
@@ -37,7 +43,7 @@ def read(
     folder = expect_folder(Path(root), pair, "data", split, layout=layout)
     recordings, texts = (expect_folder(folder, name, layout=layout) for name in ("wav", "txt"))
     spans, source, target = (expect_file(texts / f"{split}.{end}", layout) for end in ("yaml", "en", language))
-    return Segments(str(spans), _spans(spans, recordings), source, target, "en", language).utterances(remarks, progress)
+    return recordings, spans, source, target
 
 
 def _spans(path: Path, recordings: Path) -> Iterator[Span]:

@@ -51,28 +51,28 @@ class MiniCorpus(Part):
 
 
 class MustC(Part):
-    """MuST-C v1."""
+    """MuST-C v1. language: by default whichever a direction asks for"""
 
     kind: Literal["mustc"]
     root: Location
-    language: Language
+    language: Language | None = None
 
 
 class EuroparlST(Part):
-    """Europarl-ST v1.1."""
+    """Europarl-ST v1.1. target: by default whichever a direction asks for"""
 
     kind: Literal["europarl-st"]
     root: Location
     source: Language = "en"
-    target: Language
+    target: Language | None = None
 
 
 class Europarl(Part):
-    """Europarl v7, text only. pairs: how many are drawn, by default all"""
+    """Europarl v7, text only. language: as above; pairs: how many are drawn, by default all"""
 
     kind: Literal["europarl"]
     root: Location
-    language: Language
+    language: Language | None = None
     pairs: Count | None = None
 
 

@@ -15,6 +15,7 @@ from npda.systems.catalogue import SYSTEMS
 if TYPE_CHECKING:
     from npda.experiments.planning import Trial
 
+AVERAGE = "avg"
 CLEARLY, PROBABLY = 0.01, 0.05  # levels of ⇑ and ↑
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import get_args
 
 from npda.experiments.results import BASE, Group, Place, Results
-from npda.experiments.score_cells import Scores, average_cell
+from npda.experiments.score_cells import AVERAGE, Scores, average_cell
 from npda.experiments.table import Cell, Table, count, number, plain
 from npda.systems.catalogue import SYSTEMS, Data, System
 
 NPDA = "NPDA-kNN-ST"
-AVERAGE = "avg"
 
 _BESIDE_CASCADES = (BASE, "Shallow Fusion", "E2E-JT-ST-MT", NPDA, "NPDA-kNN-ST+", "NPDA-kNN-ST++")
 

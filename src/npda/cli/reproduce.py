@@ -1,0 +1,170 @@
+"""npda reproduce: all systems and tables of a recipe, whatever of them is not there yet."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from npda.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from npda.experiments.recipe import Recipe
+    from npda.experiments.running import Report
+    from npda.experiments.stages import Plan
+    from npda.experiments.table import Table
+
+
+def reproduce(
+    recipe: Annotated[Path, typer.Argument(help="What to do, as YAML: corpora, model, systems, tables.")],
+    runs: Annotated[
+        Path | None, typer.Option(help="Where stages and report go, and are found again. Default: runs/NAME.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these stages and what they need, by name or pattern; may be given several times."),
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Do these stages again, and all that depends on them.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost, and stop.")] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stages at once. Default: one for each core with the mini model, otherwise 1."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE to change in the recipe; may be given several times.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=DIR, the folder of a corpus or of a kind of corpora; may be given several times."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Train, tune and try every system of a recipe, and make its tables.
+
+    Every stage is kept by what went into it: a second run does nothing, an interrupted one goes on, and a changed
+    recipe makes anew what the change concerns. A stage that fails names its log, and the others go on (exit code 1).
+    The report is written to RUNS/report as Markdown, HTML, CSV and JSON.
+
+    Examples:
+
+        npda reproduce recipes/mini.yaml
+
+        npda reproduce recipes/mini.yaml --dry-run
+
+        npda reproduce recipes/mini.yaml --only 'translate NPDA-kNN-ST *' --jobs 1
+
+        npda reproduce recipes/mini.yaml --set seeds.training=2 --runs runs/mini-2
+
+        npda reproduce recipes/mustc-to-europarl.yaml --data mustc=/data/MUSTC_v1.0 --data europarl-st=/data/v1.1 \\
+        --data europarl=/data/europarl-v7
+    """
+    from npda.experiments.recipe import load_recipe
+    from npda.experiments.stages import plan
+    from npda.experiments.tables import TABLES
+    from npda.systems.catalogue import SYSTEMS
+
+    loaded = load_recipe(recipe, tuple(SYSTEMS), TABLES, set_ or (), data or ())
+    runs = runs if runs is not None else Path("runs") / loaded.name
+    if runs.exists() and not runs.is_dir():
+        raise InputError(f"{runs} is a file; give a directory with --runs.")
+
+    from npda.experiments.inputs import check_inputs
+    from npda.experiments.planning import plan_recipe
+
+    cores = os.cpu_count() or 1
+    jobs = jobs or (cores if loaded.model.preset == "mini" else 1)
+    planned = plan_recipe(loaded, threads=max(1, cores // jobs))
+    chosen = plan(planned.stages, runs, only or (), from_)
+    if dry_run:
+        _print_plan(loaded, chosen, as_json)
+        return
+    check_inputs(loaded, chosen)
+
+    from npda.experiments.board import board
+    from npda.experiments.report import write_report
+    from npda.experiments.running import run
+    from npda.experiments.tables import make_tables
+
+    loaded.write(runs / "report" / f"{loaded.name}.yaml")
+    # Apart even if one at a time: what a training leaves in memory goes with its process.
+    done = run(planned.stages, runs, only or (), from_, jobs, apart=True, watcher=board(as_json, apart=True))
+    # Also those that were not chosen this time.
+    everything = {step.name: step.directory for step in plan(planned.stages, runs).steps if step.state == "done"}
+    tables = make_tables(loaded, planned, everything)
+    files = write_report(runs / "report", loaded, tables)
+    if as_json:
+        made = {"tables": [table.record() for table in tables], "report": files.record()}
+        print(json.dumps({**_record(loaded, chosen), "stages": done.record(), **made}, ensure_ascii=False))
+    else:
+        _print_result(done, tables, files.page)
+    raise typer.Exit(done.exit_code)
+
+
+def _record(recipe: Recipe, plan: Plan) -> dict[str, Any]:
+    """What is planned, for scripts."""
+    from npda.systems.catalogue import SYSTEMS
+
+    names = dict.fromkeys(name for d in recipe.directions for name in d.systems or recipe.systems)
+    systems = [
+        {
+            "name": name,
+            "data": sorted(SYSTEMS[name].data()),
+            "baseline": SYSTEMS[name].baseline,
+            "directions": [d.name for d in recipe.directions if name in (d.systems or recipe.systems)],
+        }
+        for name in names
+    ]
+    return {"recipe": recipe.name, "systems": systems, **plan.record()}
+
+
+def _print_plan(recipe: Recipe, plan: Plan, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(_record(recipe, plan), ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    from npda.experiments.board import plan_table
+
+    Console(highlight=False).print(plan_table(plan))
+
+
+def _print_result(done: Report, tables: Sequence[Table], page: Path) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for table in tables:
+        _print_table(console, table)
+    if all(outcome.state == "found" for outcome in done.outcomes):
+        console.print("Nothing to do: every stage was done before.", markup=False)
+    for outcome in done.failures:
+        if outcome.state == "failed":
+            console.print(outcome.sentence(), markup=False, soft_wrap=True, style="red")
+    skipped = sum(outcome.state == "skipped" for outcome in done.failures)
+    if skipped:
+        console.print(f"{skipped} more could not be done without these.", markup=False)
+    console.print(f"report: {page}", markup=False, soft_wrap=True)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    from rich.table import Table as Printed
+    from rich.text import Text
+
+    from npda.experiments.report import NAMES
+
+    printed = Printed(title=table.title)
+    for column in table.columns:
+        printed.add_column(Text(column), justify="left" if column in NAMES else "right", no_wrap=column == "system")
+    for row in table.rows:
+        printed.add_row(*(Text(f"{cell.text} {cell.arrow}".strip(), "bold" if cell.best else "") for cell in row))
+    console.print(printed)
+    for note in table.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    console.print()

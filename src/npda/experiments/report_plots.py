@@ -1,0 +1,126 @@
+"""The pictures of a report: systems as bars, BLEU over the size of the datastore, speed as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from npda.experiments.plots import INK, PALETTE, WIDTH, heat, inline, svg
+from npda.experiments.score_cells import AVERAGE
+from npda.experiments.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BAR = 0.27  # inches of a bar
+_CURVES = ("store", "model", "both", "ink", "soft")
+
+
+def pictures(table: Table) -> list[str]:
+    """For the page; none for tables that tell more as they are."""
+    match table.kind:
+        case "adaptation" | "cascade":
+            drawn = bars(table)
+        case "datastore-size":
+            drawn = curve(table)
+        case "speed":
+            drawn = speed_map(table)
+        case _:
+            drawn = None
+    return [inline(drawn, table.name, table.title)] if drawn else []
+
+
+def bars(table: Table) -> str | None:
+    """A bar for each system, in the order of the table; the paper's figure as a stroke."""
+    before = table.columns.index("Δ")
+    column = AVERAGE if AVERAGE in table.columns else table.columns[before - 1]
+    found = [
+        (str(name.value), score)
+        for name, score in zip(table.column("system"), table.column(column), strict=True)
+        if score.value is not None
+    ]
+    if not found:
+        return None
+
+    def draw(axes: Axes) -> None:
+        for place, (name, score) in enumerate(reversed(found)):
+            colour = PALETTE["store" if name.startswith("NPDA") else "model" if name == "kNN-MT" else "both"]
+            axes.barh(place, score.value, 0.7, color=colour)
+            axes.annotate(
+                f"{score.text} {score.arrow}".strip(),
+                (score.value, place),
+                (4, 0),
+                textcoords="offset points",
+                va="center",
+                color=INK,
+            )
+            if isinstance(score.paper, float):
+                axes.plot([score.paper] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1.6)
+        axes.set_yticks(range(len(found)), [name for name, _ in reversed(found)])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", linewidth=0.7)
+        axes.set_xlim(0, 1.15 * max(1.0, *(score.value for _, score in found)))
+        axes.set_xlabel(f"BLEU, {column}")
+
+    return svg(draw, table.name, (WIDTH, 0.9 + _BAR * len(found)))
+
+
+def curve(table: Table) -> str | None:
+    """A line for each direction and language."""
+    series = list(_series(table))
+    if not series:
+        return None
+
+    def draw(axes: Axes) -> None:
+        for number, (label, points) in enumerate(series):
+            colour = PALETTE[_CURVES[number % len(_CURVES)]]
+            style = ("-", "--", ":")[number // len(_CURVES) % 3]
+            fractions, scores = zip(*points, strict=True)
+            axes.plot(fractions, scores, color=colour, linestyle=style, marker="o", linewidth=2, label=label)
+            if len(series) == 1:
+                for point in points:
+                    axes.annotate(f"{point[1]:.1f}", point, (0, 7), textcoords="offset points", ha="center")
+        axes.set_xlabel("share of the text")
+        axes.set_ylabel("BLEU")
+        axes.margins(x=0.07, y=0.2)
+        axes.legend(frameon=False, labelcolor=INK, ncols=2 if len(series) > 4 else 1)
+
+    return svg(draw, table.name)
+
+
+def _series(table: Table) -> Iterator[tuple[str, Sequence[tuple[float, float]]]]:
+    points: dict[str, list[tuple[float, float]]] = {}
+    for direction, language, fraction, _, _, score in table.rows:
+        if score.value is not None:
+            label = f"{direction.text} {language.text}" if direction.text != language.text else language.text
+            points.setdefault(label, []).append((fraction.value, score.value))
+    yield from points.items()
+
+
+def speed_map(table: Table) -> str | None:
+    """k × batch, the ratio as colour and number."""
+    rows = [row for row in table.rows if isinstance(row[0].value, int)]
+    if not rows:
+        return None
+
+    def draw(axes: Axes) -> None:
+        values = [[cell.value for cell in row[1:]] for row in rows]
+        axes.pcolormesh(values, cmap=heat(), vmin=1.0, edgecolors=PALETTE["card"], linewidth=1.2)
+        for y, row in enumerate(rows):
+            for x, cell in enumerate(row[1:]):
+                box = {"boxstyle": "round,pad=0.25", "facecolor": "#fffdfb", "edgecolor": "#b9b3a9", "linewidth": 0.6}
+                place = x + 0.5, y + 0.5
+                # On its own white, by day and night.
+                axes.annotate(cell.text, place, ha="center", va="center", fontsize=9, color="#1c1b1a", bbox=box)
+        axes.set_xticks(
+            [x + 0.5 for x in range(len(rows[0]) - 1)], [c.removeprefix("batch ") for c in table.columns[1:]]
+        )
+        axes.set_yticks([y + 0.5 for y in range(len(rows))], [row[0].text for row in rows])
+        axes.tick_params(length=0)
+        axes.set_xlabel("sentences at once")
+        axes.set_ylabel("k")
+        axes.grid(False)
+        axes.spines[:].set_visible(False)
+
+    return svg(draw, table.name, (WIDTH, 2.8))
