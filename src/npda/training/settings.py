@@ -100,5 +100,5 @@ MINI = TrainingSettings(
 ALIGN_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=8)
 
 # Translators of text and language models of the embedded corpus; a language model counts one side only.
-TEXT_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=12)
+TEXT_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=6)
 LANGUAGE_MODEL_MINI = replace(MINI, batch_frames=500, ctc_weight=0.0, max_epochs=6)
