@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -139,7 +140,7 @@ def _print_plan(recipe: Recipe, plan: Plan, as_json: bool) -> None:
 def _print_result(done: Report, tables: Sequence[Table], page: Path) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for table in tables:
         _print_table(console, table)
     if all(outcome.state == "found" for outcome in done.outcomes):
@@ -154,16 +155,20 @@ def _print_result(done: Report, tables: Sequence[Table], page: Path) -> None:
 
 
 def _print_table(console: Console, table: Table) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table as Printed
     from rich.text import Text
 
     from npda.experiments.report import NAMES
 
-    printed = Printed(title=table.title)
-    for column in table.columns:
+    printed = Printed(title=Text(table.title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    # The ticks are in the report: a terminal is narrow.
+    shown = [place for place, cell in enumerate(table.rows[0]) if not isinstance(cell.value, bool)]
+    for column in (table.columns[place] for place in shown):
         printed.add_column(Text(column), justify="left" if column in NAMES else "right", no_wrap=column == "system")
     for row in table.rows:
-        printed.add_row(*(Text(f"{cell.text} {cell.arrow}".strip(), "bold" if cell.best else "") for cell in row))
+        cells = (row[place] for place in shown)
+        printed.add_row(*(Text(f"{cell.text} {cell.arrow}".strip(), "bold" if cell.best else "") for cell in cells))
     console.print(printed)
     for note in table.notes:
         console.print(note, markup=False, soft_wrap=True)

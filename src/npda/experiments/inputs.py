@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from npda.corpus import europarl, europarl_st, mustc
@@ -34,10 +34,21 @@ def check_corpus(corpus: Corpus, language: str) -> None:
                 europarl_st.files(corpus.root, corpus.source, language, split)
         case Europarl():
             europarl.files(corpus.root, language)
+        case Manifests() | TextPairs():
+            for path in files_of(corpus):
+                if not path.is_file():
+                    raise InputError(f"There is no file {path}, which the recipe names.")
+
+
+def files_of(corpus: Corpus) -> tuple[Path, ...]:
+    """One's own manifests and pairs: small enough to be told by their contents when they change."""
+    match corpus:
         case Manifests():
-            _check_files((corpus.train, corpus.dev, corpus.test), "a manifest")
+            return corpus.train, corpus.dev, corpus.test
         case TextPairs():
-            _check_files((corpus.train,), "a TSV of pairs")
+            return (corpus.train,)
+        case _:
+            return ()
 
 
 def _read(recipe: Recipe) -> Iterator[tuple[str, str]]:
@@ -46,9 +57,3 @@ def _read(recipe: Recipe) -> Iterator[tuple[str, str]]:
         for name in (direction.general, direction.domain, direction.large_text):
             if name is not None:
                 yield from ((name, language) for language in direction.languages)
-
-
-def _check_files(paths: Iterable[Path], what: str) -> None:
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f"There is no file {path}; the recipe says {what} is there.")

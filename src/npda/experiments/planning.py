@@ -18,6 +18,7 @@ from npda.corpus import mini
 from npda.decoding.beam import SearchOptions
 from npda.errors import InputError
 from npda.experiments import corpora, training, translating
+from npda.experiments.inputs import files_of
 from npda.experiments.recipe import Direction, MiniCorpus, Recipe
 from npda.experiments.stages import Log, Stage
 from npda.experiments.translating import Task
@@ -222,7 +223,7 @@ class _Planner:
             raise InputError(f"The corpus {name!r} has no speech; it can only be large_text.")
         stage = f"corpus {name} {language}"
         work = partial(_speech, corpus=corpus, language=language, seed=seed)
-        self.add(Stage(stage, work, self.described(name, language), cost=35))
+        self.add(Stage(stage, work, self.described(name, language), cost=35, inputs=_there(corpus)))
         return stage
 
     def large_text(self, name: str, domain: str, language: str) -> str:
@@ -230,7 +231,7 @@ class _Planner:
         stage, against = f"text {name} {language}", self.corpus(domain, language)
         corpus, seed = self.recipe.corpora[name], self.recipe.seeds.corpus
         work = partial(_text, corpus=corpus, language=language, seed=seed, against=against)
-        self.add(Stage(stage, work, self.described(name, language), (against,), cost=20))
+        self.add(Stage(stage, work, self.described(name, language), (against,), 20, _there(corpus)))
         return stage
 
     def described(self, name: str, language: str) -> dict[str, Any]:
@@ -255,6 +256,11 @@ def _sees_domain(model: Model) -> bool:
     """Whether anything of the domain went into a model or into what it was trained from."""
     before = [MODELS[name] for name in (model.start, model.encoder) if name is not None]
     return any(not each.startswith("general") for each in model.data) or any(map(_sees_domain, before))
+
+
+def _there(corpus: Any) -> tuple[Path, ...]:
+    """Those of a corpus's own files that exist: a plan can be made without them."""
+    return tuple(path for path in files_of(corpus) if path.is_file())
 
 
 def _speech(directory: Path, needed: Mapping[str, Path], log: Log, corpus: Any, language: str, seed: int) -> None:
