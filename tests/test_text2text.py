@@ -13,6 +13,7 @@ from npda.corpus.pairs import Pair, write_pairs
 from npda.decoding.beam import SearchOptions, search
 from npda.errors import InputError
 from npda.models import load_backbone, load_speech2text, load_text2text
+from npda.models.language_model import LanguageModel
 from npda.models.text2text import PRESETS, Text2Text, Text2TextSize
 from npda.training.settings import TrainingSettings
 from npda.training.text import TextData
@@ -183,3 +184,30 @@ def test_search_needs_no_speech():
     memory = text.read(torch.tensor([[9, 10, 11]]), torch.tensor([3]))
     ((best,),) = search(text, memory, text.prompt(), SearchOptions(max_length=5))
     assert len(best.tokens) <= 5
+
+
+def test_command_line(tmp_path, files):
+    from typer.testing import CliRunner
+
+    from npda.cli import app
+
+    tiny.backbone().save_pretrained(tmp_path / "speech")
+    given = ["train-text", str(files[0]), "--dev", str(files[0]), "--max-updates", "1", "--json"]
+    vocabulary = ["--vocabulary", str(tmp_path / "speech")]
+    runs = {
+        "lm": ["--task", "lm", *vocabulary],
+        "mt": ["--task", "mt", *vocabulary],
+        "own": ["--task", "mt", "--vocabulary-size", "60"],
+    }
+    for out, options in runs.items():
+        result = CliRunner().invoke(app, [*given, *options, "--out", str(tmp_path / out)], catch_exceptions=False)
+        assert json.loads(result.stdout)["updates"] == 1
+    assert LanguageModel.from_pretrained(tmp_path / "lm").target.digest() == tiny.vocabulary().digest()
+    assert load_text2text(tmp_path / "mt").target.digest() == tiny.vocabulary().digest()
+    assert load_text2text(tmp_path / "own").target.digest() != tiny.vocabulary().digest()
+    for wrong, sentence in (
+        (["--task", "lm"], "needs --vocabulary"),
+        (["--task", "mt", *vocabulary, "--vocabulary-size", "60"], "only for --task mt without --vocabulary"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            CliRunner().invoke(app, [*given, *wrong, "--out", str(tmp_path / "x")], catch_exceptions=False)
