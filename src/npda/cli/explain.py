@@ -63,7 +63,7 @@ def explain(
     knn = knn_options(stores[0], k, lambda_, temperature)
     backbone = load_backbone(model)
     for opened in stores:
-        opened.check(backbone)
+        opened.check(backbone, language)
     faults: list[InputError] = []
 
     def explanations() -> Iterator[Explanation]:
@@ -75,7 +75,7 @@ def explain(
         retriever, options = JoinedRetriever(stores), SearchOptions(beam, length_penalty, max_length)
         for item in track(inputs, "explaining"):
             try:
-                memory = hear(backbone, item.audio)
+                memory = hear(backbone, item.audio, language)
             except InputError as error:
                 faults.append(error)
                 print(f"npda: skipped: {error}", file=sys.stderr)

@@ -26,10 +26,11 @@ class TellingRetriever(Retriever, Protocol):
 
 
 @torch.inference_mode()
-def hear(backbone: Backbone, name: str) -> Memory:
-    """Read an audio file and encode it, a batch of one."""
+def hear(backbone: Backbone, name: str, language: str | None = None) -> Memory:
+    """Read an audio file and encode it, a batch of one. language: target language, for models with several"""
     features = features_of(backbone, load(name), name)
-    return backbone.hear(torch.from_numpy(features)[None], torch.tensor([len(features)]))
+    prompts = torch.tensor([backbone.prompt(language)])
+    return backbone.hear(torch.from_numpy(features)[None], torch.tensor([len(features)]), prompts)
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -77,7 +78,7 @@ class TextEncoder(nn.Module):
             size = TextEncoderSize(**json.loads((directory / _CONFIG).read_text(encoding="utf-8")))
             encoder = cls(size)
             encoder.load_state_dict(load_file(directory / _WEIGHTS))
-        except (OSError, ValueError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the text encoder cannot be loaded: {reason}") from error
         return encoder.eval()

@@ -18,7 +18,7 @@ from npda.training.loop import TrainingSummary, train
 from npda.training.processes import running
 from npda.training.run import Run
 from npda.training.settings import ALIGN_MINI, TrainingSettings
-from npda.training.speech import file_digest
+from npda.training.speech import weights_digest
 from npda.training.teacher import TeacherStates
 
 
@@ -45,7 +45,7 @@ def train_alignment(
     backbone = load_speech2text(model)
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
     description = {
-        "model": file_digest(Path(model) / "model.safetensors"),
+        "model": weights_digest(Path(model)),
         "train": fingerprint(data),
         "dev": fingerprint(dev_data),
         "variant": variant,

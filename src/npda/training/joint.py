@@ -24,7 +24,7 @@ from npda.training.loop import TrainingSummary, train
 from npda.training.objectives import Objective, SpeechToText, TextToText
 from npda.training.run import Run
 from npda.training.settings import TrainingSettings
-from npda.training.speech import SPEC_AUGMENT, file_digest
+from npda.training.speech import SPEC_AUGMENT, file_digest, weights_digest
 from npda.training.text import TextBatch, TextData, read_texts
 
 _FRAMES_PER_TOKEN = 3  # batches of text are that much smaller by default: as much work as one of speech
@@ -127,7 +127,7 @@ def train_joint(
     aligned = Path(model) / TEXT_DIRECTORY / "model.safetensors"
     description = {
         "task": "joint",
-        "model": file_digest(Path(model) / "model.safetensors"),
+        "model": weights_digest(Path(model)),
         "text_encoder": file_digest(aligned) if aligned.is_file() else None,
         "train": fingerprint(utterances),
         "text": [file_digest(Path(file)) for file in text],
