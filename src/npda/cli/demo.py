@@ -64,7 +64,7 @@ def _print(report: DemoReport) -> None:
     for example in report.examples:
         _print_example(console, example)
     spent = ", ".join(f"{stage_name(stage)} {seconds:.1f}" for stage, seconds in report.seconds.items())
-    console.print(f"seconds: {spent}; {sum(report.seconds.values()):.0f} in all", markup=False)
+    console.print(f"seconds: {spent}; some side by side; {report.total:.0f} in all", markup=False)
     if report.recalled:
         console.print("found from an earlier run: " + ", ".join(map(stage_name, report.recalled)), markup=False)
     console.print(f"BLEU|{report.signature}", markup=False, soft_wrap=True)

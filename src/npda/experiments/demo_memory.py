@@ -59,6 +59,7 @@ class Memory:
             raise InputError(f"{taken} is there already and not of the demonstration: choose another --out.")
         with atomic_write(mark) as temporary:
             temporary.write_text(wanted, encoding="utf-8")
+        self._earlier = {path.stem for path in self._results.glob("*.json")}
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -77,7 +78,8 @@ class Memory:
                 kept = adapter.validate_json(path.read_bytes())
                 value = result.validate_python(kept["result"])
                 self.seconds[stage] = float(kept["seconds"])
-                self.recalled.append(stage)
+                if stage in self._earlier:  # and not by a process beside this one
+                    self.recalled.append(stage)
                 return value
             except (ValidationError, KeyError, ValueError, TypeError):
                 pass  # damaged: done again

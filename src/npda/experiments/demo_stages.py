@@ -1,0 +1,212 @@
+"""The stages of a demonstration, each of which asks the memory first whether it is done already."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from npda.corpus.manifest import Utterance
+from npda.corpus.mini.grammar import DOMAINS
+from npda.corpus.pairs import Pair
+from npda.datastore.store import Datastore
+from npda.decoding.beam import SearchOptions
+from npda.decoding.knn import KnnOptions
+from npda.evaluation.devset import Way
+from npda.evaluation.scores import bleu
+from npda.evaluation.significance import compare
+from npda.evaluation.similarity import Similarity, similarity
+from npda.evaluation.tuned import save_tuned
+from npda.evaluation.tuning import Tuning, tune
+from npda.experiments.demo_corpus import DemoCorpus
+from npda.experiments.demo_memory import Memory
+from npda.experiments.demo_model import SHIPPED, ModelRecipe
+from npda.experiments.demo_results import BASE, KNN_MT, NPDA, CurvePoint, System, changed_first
+from npda.explanation.explain import explain, hear
+from npda.explanation.records import Explanation
+from npda.progress import track
+from npda.translator import Translator
+
+EXAMPLES = 5
+
+Texts = dict[str, list[str]]  # translations of the tests by domain
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """How the model is trained, searched with and tuned.
+
+    decodes: points of the grid that one tuning may decode; fractions: of the domain's text, for the size curve;
+    shipped: the model that is taken when none is trained; processes: 2 go through the stages side by side
+    """
+
+    recipe: ModelRecipe = field(default_factory=ModelRecipe)
+    search: SearchOptions = field(default_factory=SearchOptions)
+    decodes: int = 6
+    fractions: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2)
+    shipped: Path = SHIPPED
+    processes: int = 2
+
+
+class Stages:
+    """What is found out, in no order: a stage calls for those it needs, and has its result but once."""
+
+    def __init__(
+        self, translator: Translator, corpus: DemoCorpus, memory: Memory, options: DemoOptions, progress: bool
+    ) -> None:
+        self.translator, self.corpus, self.memory = translator, corpus, memory
+        self.options, self.progress = options, progress
+        self.backbone = translator.backbone
+
+    def of_text(self) -> None:
+        """All that needs the choice made on text."""
+        _ = self.base, self.npda, self.greedy, self.curve, self.explanations
+
+    def of_speech(self) -> None:
+        """All that can be done before it: what somebody with recordings would do."""
+        _ = self.speech_tuning, self.knn_mt, self.similarity
+
+    @cached_property
+    def base(self) -> Texts:
+        return self.memory.recall("base", Texts, lambda: self._translate(DOMAINS))
+
+    @cached_property
+    def text_store(self) -> Datastore:
+        return self._store("text_store", "parliament-text", self.corpus.domain_text)
+
+    @cached_property
+    def tuning(self) -> Tuning:
+        found = self.memory.recall("tuning", Tuning, lambda: self._tune(self.text_store, "text"))
+        save_tuned(self.text_store, found)
+        return found
+
+    @cached_property
+    def npda(self) -> Texts:
+        return self.memory.recall("npda", Texts, lambda: self._translate(DOMAINS, self.text_store, self.tuning.best))
+
+    @cached_property
+    def greedy(self) -> Texts:
+        search = replace(self.options.search, beam=1)
+        return self.memory.recall(
+            "greedy", Texts, lambda: self._translate(["parliament"], self.text_store, self.tuning.best, search)
+        )
+
+    @cached_property
+    def speech_tuning(self) -> Tuning:
+        return self.memory.recall("speech_tuning", Tuning, lambda: self._tune(self.text_store, "speech"))
+
+    @cached_property
+    def speech_tuned(self) -> Texts:
+        best = self.speech_tuning.best
+        if best == self.tuning.best:
+            return self.npda
+        return self.memory.recall("speech_tuned", Texts, lambda: self._translate(["parliament"], self.text_store, best))
+
+    @cached_property
+    def speech_store(self) -> Datastore:
+        return self._store("speech_store", "parliament-speech", self.corpus.speech["parliament", "train"])
+
+    @cached_property
+    def knn_mt_tuning(self) -> Tuning:
+        found = self.memory.recall("knn_mt_tuning", Tuning, lambda: self._tune(self.speech_store, "speech"))
+        save_tuned(self.speech_store, found)
+        return found
+
+    @cached_property
+    def knn_mt(self) -> Texts:
+        return self.memory.recall(
+            "knn_mt", Texts, lambda: self._translate(DOMAINS, self.speech_store, self.knn_mt_tuning.best)
+        )
+
+    @cached_property
+    def curve(self) -> tuple[CurvePoint, ...]:
+        """The adapted system with ever larger parts of the text, each of which holds the smaller ones."""
+        parts = self.memory.recall("curve", list[CurvePoint], self._parts)
+        return *parts, CurvePoint(1.0, len(self.corpus.domain_text), len(self.text_store), self.score(self.npda))
+
+    @cached_property
+    def similarity(self) -> dict[str, Similarity]:
+        return self.memory.recall("similarity", dict[str, Similarity], self._similarity)
+
+    @cached_property
+    def explanations(self) -> tuple[Explanation, ...]:
+        return tuple(self.memory.recall("examples", list[Explanation], self._explain))
+
+    @cached_property
+    def systems(self) -> dict[str, System]:
+        """BLEU of every system, and by paired bootstrap resampling how sure its difference from the base model is."""
+        return self.memory.recall("significance", dict[str, System], self._systems)
+
+    def score(self, texts: Texts, domain: str = "parliament") -> float:
+        return bleu(texts[domain], self.corpus.references(domain)).value
+
+    def _store(self, stage: str, name: str, sentences: list[Pair] | list[Utterance]) -> Datastore:
+        def build() -> Datastore:
+            return self.memory.store(name, self.backbone, sentences, self.progress)
+
+        self.memory.recall(stage, int, lambda: len(build()))
+        return build()  # opened, unless somebody has removed it
+
+    def _tune(self, store: Datastore, way: Way) -> Tuning:
+        sentences = self.corpus.dev_text if way == "text" else self.corpus.speech["parliament", "dev"]
+        options = self.options
+        return tune(self.backbone, store, sentences, way, options.search, options.decodes, progress=self.progress)
+
+    def _translate(
+        self,
+        domains: Sequence[str],
+        store: Datastore | None = None,
+        knn: KnnOptions = KnnOptions(),
+        search: SearchOptions | None = None,
+    ) -> Texts:
+        fusions = [self.translator.neighbours([store], knn)] if store is not None else []
+        texts: Texts = {}
+        for domain in domains:
+            test = self.corpus.speech[domain, "test"]
+            found = self.translator.translate_all(
+                (u.audio for u in test), search or self.options.search, fusions=fusions
+            )
+            texts[domain] = [str(t) for t in track(found, f"translating {domain}", len(test), self.progress)]
+        return texts
+
+    def _parts(self) -> list[CurvePoint]:
+        pairs = list(self.corpus.domain_text)
+        random.Random(0).shuffle(pairs)
+        points = []
+        for fraction in self.options.fractions:
+            part = pairs[: max(1, round(fraction * len(pairs)))]
+            store = self.memory.store(f"parliament-text-{len(part)}", self.backbone, part, self.progress)
+            texts = self._translate(["parliament"], store, self.tuning.best)
+            points.append(CurvePoint(fraction, len(part), len(store), self.score(texts)))
+        return points
+
+    def _similarity(self) -> dict[str, Similarity]:
+        speech = {domain: self.corpus.speech[domain, "dev"] for domain in DOMAINS}
+        return {domain: similarity(self.backbone, speech[domain], progress=self.progress) for domain in DOMAINS}
+
+    def _explain(self) -> list[Explanation]:
+        test = self.corpus.speech["parliament", "test"]
+        return [
+            explain(
+                self.backbone,
+                hear(self.backbone, test[place].audio),
+                self.text_store,
+                self.tuning.best,
+                self.options.search,
+                audio=test[place].audio,
+                transcript=test[place].src_text,
+                reference=test[place].tgt_text,
+            )
+            for place in changed_first(self.base["parliament"], self.npda["parliament"], EXAMPLES)
+        ]
+
+    def _systems(self) -> dict[str, System]:
+        found = {BASE: System(self.score(self.base, "general"), self.score(self.base))}
+        for name, texts in {NPDA: self.npda, KNN_MT: self.knn_mt}.items():
+            references = self.corpus.references("parliament")
+            (comparison,) = compare(texts["parliament"], self.base["parliament"], references, ["bleu"])
+            p = comparison.p_value if comparison.delta != 0 else 1.0
+            found[name] = System(self.score(texts, "general"), self.score(texts), p)
+        return found
