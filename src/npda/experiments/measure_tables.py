@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npda.experiments.paper import BRACKETS, Beside
 from npda.experiments.results import Group, Place, Results
-from npda.experiments.table import MISSING, Cell, Table, count, number, plain
+from npda.experiments.table import MISSING, Cell, Table, count, not_done, number, plain
 
 if TYPE_CHECKING:
     from npda.experiments.planning import Trial
@@ -34,7 +34,7 @@ def datastore_size(results: Results) -> Iterator[Table]:
         ]
     if rows:
         columns = ("direction", "language", "fraction", "pairs", "keys", "BLEU")
-        notes = ("NPDA-kNN-ST, with k, λ and T as tuned for the whole datastore.", *_not_done(missing))
+        notes = ("NPDA-kNN-ST, with k, λ and T as tuned for the whole datastore.", *not_done(missing))
         yield Table("datastore-size", "datastore-size", "BLEU by size of the datastore", columns, tuple(rows), notes)
 
 
@@ -61,7 +61,7 @@ def tuned(results: Results) -> Iterator[Table]:
         named = plain(place.direction.name), plain(place.language), plain(trial.system.name)
         rows.append((*named, *(knn or [Cell("")] * 3), weight, *dev))
     if rows:
-        notes = ((BRACKETS,) if told else ()) + _not_done(missing)
+        notes = ((BRACKETS,) if told else ()) + not_done(missing)
         yield Table("tuned", "tuned", "Tuned on dev speech", columns, tuple(rows), notes)
 
 
@@ -99,7 +99,7 @@ def datastores(results: Results) -> Iterator[Table]:
         notes = (
             "Keys are 16-bit floats; without an index every search looks at every key.",
             *((BRACKETS,) if told else ()),
-            *_not_done(missing),
+            *not_done(missing),
         )
         yield Table("datastores", "datastores", "Datastores", columns, tuple(rows), notes)
 
@@ -112,7 +112,7 @@ def speed(results: Results) -> Iterator[Table]:
         paper = Beside(results.recipe, group).speed(language)
         title, name = f"Speed, {direction} {language}", f"speed-{direction}-{language}"
         if found is None:
-            yield Table("speed", name, title, ("k", "batch"), ((Cell(MISSING), Cell(MISSING)),), _not_done([stage]))
+            yield Table("speed", name, title, ("k", "batch"), ((Cell(MISSING), Cell(MISSING)),), not_done([stage]))
             continue
         batches = sorted({row["batch"] for row in found})
         measured = {(row["k"], row["batch"]): row for row in found}
@@ -121,10 +121,7 @@ def speed(results: Results) -> Iterator[Table]:
         base = (min(measured[k, batch]["base"] for k in ks) for batch in batches)
         rows = [(plain("without, s/sentence"), *(number(seconds, ".3f") for seconds in base))]
         for k in ks:
-            cells = (
-                Cell(f"×{measured[k, batch]['ratio']:.2f}", measured[k, batch]["ratio"], paper=paper.get((k, batch)))
-                for batch in batches
-            )
+            cells = (_ratio(measured[k, batch]["ratio"], paper.get((k, batch))) for batch in batches)
             rows.append((Cell(str(k), k), *cells))
         notes = (
             "Time of NPDA-kNN-ST over that of the same model without datastore, by turns in one run, on one thread of "
@@ -140,10 +137,10 @@ def _trials(results: Results) -> Iterator[tuple[Group, Place, Trial]]:
             yield group, place, trial
 
 
+def _ratio(value: float, paper: float | None) -> Cell:
+    return Cell(f"×{value:.2f}", value, paper=paper, form=".2f")
+
+
 def _bytes(value: int, paper: str | None) -> Cell:
     text = f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.1f} MB" if value >= 1e5 else f"{value:,} B"
     return Cell(text, value, paper=paper)
-
-
-def _not_done(stages: list[str]) -> tuple[str, ...]:
-    return (f"{MISSING}: not done ({', '.join(dict.fromkeys(stages))}).",) if stages else ()

@@ -101,7 +101,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     text = _markdown_text(cell.text)
-    shown = [f"**{text}**" if cell.best else text, cell.arrow, f"[{cell.paper}]" if cell.paper is not None else ""]
+    shown = [f"**{text}**" if cell.best else text, cell.arrow, f"[{cell.paper_text}]" if cell.paper_text else ""]
     return " ".join(filter(None, shown))
 
 
@@ -193,8 +193,8 @@ def _html_cell(cell: Cell) -> str:
         shown += f" {cell.arrow}"
     if cell.p is not None:
         shown = f'<span title="{escape(f"p = {cell.p:.4f} against {cell.against}")}">{shown}</span>'
-    if cell.paper is not None:
-        shown += f' <span class="soft small">[{escape(str(cell.paper))}]</span>'
+    if cell.paper_text:
+        shown += f' <span class="soft small">[{escape(cell.paper_text)}]</span>'
     return shown
 
 

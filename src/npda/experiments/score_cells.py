@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from npda.experiments.paper import BRACKETS, OTHER_DATA, Beside
 from npda.experiments.results import BASE, Group, Place, Results
-from npda.experiments.table import MISSING, Cell, number, plain
+from npda.experiments.table import Cell, not_done, number, plain
 from npda.systems.catalogue import SYSTEMS
 
 if TYPE_CHECKING:
@@ -51,14 +51,11 @@ class Scores:
         trials = (self.group.trial(system, place) for place in self.group.places)
         found = next((p for trial in trials if trial and (p := self._results.parameters(trial))), None)
         if found is None:
-            return Cell(MISSING, paper=told.get("tuned")), Cell(MISSING, paper=told.get("total"))
+            return number(None, ".1f", told.get("tuned")), number(None, ".1f", told.get("total"))
         tuned, total = found
         if self._in_domain and system == BASE:
             tuned = total  # as in the paper: here nothing is there before it
-        return (
-            Cell(_millions(tuned), tuned, paper=told.get("tuned")),
-            Cell(_millions(total), total, paper=told.get("total")),
-        )
+        return _millions(tuned, told.get("tuned")), _millions(total, told.get("total"))
 
     def row(self, system: str, corpus: str) -> list[Cell]:
         """BLEU of every place with the arrow against the system's baseline, then the average."""
@@ -86,7 +83,8 @@ class Scores:
         """BLEU and the difference from another system."""
         cell = self.tested(system, place, self.group.domain, paper)
         if system == other:
-            return cell, Cell("")
+            self._against.pop(system, None)
+            return replace(cell, p=None, against="", arrow=""), Cell("")
         base = self.bleu(other, place, self.group.domain)
         return cell, number(None if cell.value is None or base is None else cell.value - base, "+.2f")
 
@@ -100,19 +98,20 @@ class Scores:
             self._miss(stage)
         return found or {}
 
-    def notes(self, against: bool = True) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """Call it when all cells are made."""
         notes = []
-        if against and self._against:
-            first = f"⇑ ↑ better, ⇓ ↓ worse than {BASE} with p < 0.01, p < 0.05 (paired bootstrap)"
-            others = [f"{system} against {other}" for system, other in self._against.items() if other != BASE]
-            notes.append(f"{first}{'; ' if others else ''}{', '.join(others)}.")
+        if self._against:
+            baselines = list(self._against.values())
+            usual = max(dict.fromkeys(baselines), key=baselines.count)
+            test = f"⇑ ↑ better, ⇓ ↓ worse than {usual} with p < 0.01, p < 0.05 (paired bootstrap)"
+            others = [f"{system} against {other}" for system, other in self._against.items() if other != usual]
+            notes.append("; ".join([test, *others]) + ".")
         if self._paper:
             notes.append(BRACKETS)
         if self._other_data:
             notes.append(OTHER_DATA + "; ".join(dict.fromkeys(self._other_data)) + ".")
-        if self._missing:
-            notes.append(f"{MISSING}: not done ({', '.join(dict.fromkeys(self._missing))}).")
+        notes += not_done(self._missing)
         if signature := self._results.signature(list(self.group.trials.values())):
             notes.append(f"BLEU|{signature}")
         return tuple(notes)
@@ -124,14 +123,14 @@ class Scores:
         if trial is None or value is None:
             if trial is not None:
                 self._miss(trial.translation)
-            return Cell(MISSING, paper=paper)
+            return number(None, ".2f", paper)
         baseline = self._baseline(trial, place)
         test = self._results.compare(trial, baseline, corpus) if baseline else None
         if baseline is None or test is None:
             return number(value, ".2f", paper)
         self._against[system] = baseline.system.name
         arrow = arrow_of(test.delta, test.p_value)
-        return Cell(f"{value:.2f}", value, test.p_value, baseline.system.name, arrow, paper)
+        return replace(number(value, ".2f", paper), p=test.p_value, against=baseline.system.name, arrow=arrow)
 
     def _baseline(self, trial: Trial, place: Place) -> Trial | None:
         if trial.system.baseline is None:
@@ -154,9 +153,8 @@ def average_cell(values: Mapping[str, float | None], paper: float | None = None,
     """Over all of them or not at all."""
     known = {name: value for name, value in values.items() if value is not None}
     if not known or len(known) < len(values):
-        return Cell(MISSING, paper=paper, of=known)
-    value = mean(known.values())
-    return Cell(format(value, form), value, paper=paper, of=known if len(known) > 1 else {})
+        return replace(number(None, form, paper), of=known)
+    return replace(number(mean(known.values()), form, paper), of=known if len(known) > 1 else {})
 
 
 def _label(place: Place, group: Group) -> str:
@@ -165,5 +163,5 @@ def _label(place: Place, group: Group) -> str:
     return place.language if len(same) == 1 else f"{place.direction.name} {place.language}"
 
 
-def _millions(parameters: int) -> str:
-    return f"{parameters / 1e6:.1f}"
+def _millions(parameters: int, paper: float | None) -> Cell:
+    return Cell(f"{parameters / 1e6:.1f}", parameters, paper=paper, form=".1f")

@@ -115,9 +115,9 @@ def ablation(results: Results) -> Iterator[Table]:
         columns = ("language", "system", "BLEU", "Δ", "cosine", "squared distance")
         rows = _by_language(scores, systems, cells, (".2f", "+.2f", ".3f", ".3f"))
         notes = (
-            f"Δ and arrows: against {NPDA}. Cosine and squared Euclidean distance: of the decoder's states for speech "
+            f"Δ: against {NPDA}. Cosine and squared Euclidean distance: of the decoder's states for speech "
             f"and for text, on the test of {group.domain}.",
-            *scores.notes(against=False),
+            *scores.notes(),
         )
         yield Table("ablation", _name("ablation", group), f"Ablation, {_ends(group)}", columns, rows, notes)
 
@@ -144,8 +144,8 @@ def variants(results: Results) -> Iterator[Table]:
         columns = ("language", "system", "BLEU", "Δ", "entries", "seconds")
         rows = _by_language(scores, systems, cells, (".2f", "+.2f", ",.0f", ".1f"))
         notes = (
-            f"Δ and arrows: against {NPDA}. Seconds: of the processor, for the whole test of {group.domain}.",
-            *scores.notes(against=False),
+            f"Δ: against {NPDA}. Seconds: of the processor, for the whole test of {group.domain}.",
+            *scores.notes(),
         )
         yield Table("variants", _name("variants", group), f"kNN variants, {_ends(group)}", columns, rows, notes)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 MISSING = "—"
+_NAMED = 4  # missing stages that a note names
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,14 @@ class Cell:
     paper: float | str | None = None
     of: Mapping[str, float] = field(default_factory=dict)
     best: bool = False
+    form: str = ""  # of the figures, as in a format string
+
+    @property
+    def paper_text(self) -> str:
+        """The paper's figure as it is shown, in as many decimals as ours."""
+        if self.paper is None or isinstance(self.paper, str):
+            return self.paper or ""
+        return format(self.paper, self.form)
 
     def record(self) -> dict[str, Any]:
         """For scripts: what there is to say."""
@@ -44,7 +53,15 @@ def plain(text: str) -> Cell:
 
 def number(value: float | None, form: str, paper: float | str | None = None) -> Cell:
     """form: as in a format string, for instance .2f"""
-    return Cell(MISSING, paper=paper) if value is None else Cell(format(value, form), value, paper=paper)
+    text = MISSING if value is None else format(value, form)
+    return Cell(text, value, paper=paper, form=form)
+
+
+def not_done(stages: Sequence[str]) -> tuple[str, ...]:
+    """The note on dashes; it names the first of the stages that are missing."""
+    names = list(dict.fromkeys(stages))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (f"{MISSING}: not done ({', '.join(names[:_NAMED])}{more}).",) if names else ()
 
 
 def count(value: int | None, paper: float | str | None = None) -> Cell:
