@@ -6,8 +6,9 @@ from html import escape
 from pathlib import Path
 
 from npda.evaluation.tuning import Tuning
-from npda.experiments.demo_plots import curve_plot, inline, map_plot, systems_plot
+from npda.experiments.demo_plots import curve_plot, map_plot, systems_plot
 from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
+from npda.experiments.plots import inline
 from npda.explanation.page import write_page
 from npda.explanation.style import CSS
 from npda.explanation.wording import clean, percent

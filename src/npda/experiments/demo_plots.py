@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npda.evaluation.tuning import Tuning
 from npda.experiments.demo_results import BASE, KNN_MT, CurvePoint, System
+from npda.experiments.plots import INK, PALETTE, STORE, heat, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# The page's colours by day; inside it they become its variables, which know of the night.
-PALETTE = {
-    "ink": "#1c1b19", "soft": "#5d5a55", "line": "#e2ded7", "card": "#ffffff", "model": "#1d5fb4", "store": "#a84300",
-    "both": "#4b5b52", "store-tint": "#fdead9",
-}  # fmt: skip
-_INK, _SOFT, _LINE, _STORE = (PALETTE[name] for name in ("ink", "soft", "line", "store"))
-_WIDTH, _HEIGHT = 5.4, 3.6  # inches of a picture
 
 
 def systems_plot(systems: dict[str, System]) -> str:
@@ -39,27 +29,24 @@ def systems_plot(systems: dict[str, System]) -> str:
         axes.set_ylabel("BLEU")
         axes.set_ylim(0, 1.12 * max(1.0, *(max(s.general, s.domain) for s in systems.values())))
         axes.legend(
-            loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=3, handlelength=1, frameon=False, labelcolor=_INK
+            loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=3, handlelength=1, frameon=False, labelcolor=INK
         )
-        axes.tick_params(axis="x", length=0, labelcolor=_INK)
+        axes.tick_params(axis="x", length=0, labelcolor=INK)
 
-    return _svg(draw, "BLEU of the systems on both tests")
+    return svg(draw, "BLEU of the systems on both tests")
 
 
 def map_plot(tuning: Tuning) -> str:
     """Log-likelihood of dev references over λ and T for the best k; BLEU where it was decoded."""
 
     def draw(axes: Axes) -> None:
-        from matplotlib.colors import LinearSegmentedColormap
-
         plane = tuning.plane(tuning.best.k)
         lambdas = sorted({lambda_ for lambda_, _ in plane})
         temperatures = sorted({temperature for _, temperature in plane})
         values = np.array([[plane[lambda_, temperature] for temperature in temperatures] for lambda_ in lambdas])
         # Where the store hurts badly, the map need not tell how badly.
         low = float(np.quantile(values, 0.15))
-        shades = LinearSegmentedColormap.from_list("heat", ["#f4eee4", "#f2b57c", "#a84300"], 24)
-        mesh = axes.pcolormesh(values, cmap=shades, vmin=low, edgecolors=PALETTE["card"], linewidth=1.2)
+        mesh = axes.pcolormesh(values, cmap=heat(), vmin=low, edgecolors=PALETTE["card"], linewidth=1.2)
         axes.set_xticks(np.arange(len(temperatures)) + 0.5, [f"{t:g}" for t in temperatures])
         axes.set_yticks(np.arange(len(lambdas)) + 0.5, [f"{lambda_:g}" for lambda_ in lambdas])
         axes.tick_params(length=0)
@@ -90,7 +77,7 @@ def map_plot(tuning: Tuning) -> str:
                 bbox=box,
             )
 
-    return _svg(draw, f"λ × T map for k = {tuning.best.k}")
+    return svg(draw, f"λ × T map for k = {tuning.best.k}")
 
 
 def curve_plot(curve: tuple[CurvePoint, ...], systems: dict[str, System]) -> str:
@@ -98,7 +85,7 @@ def curve_plot(curve: tuple[CurvePoint, ...], systems: dict[str, System]) -> str
 
     def draw(axes: Axes) -> None:
         pairs = [point.pairs for point in curve]
-        axes.plot(pairs, [point.bleu for point in curve], color=_STORE, marker="o", linewidth=2)
+        axes.plot(pairs, [point.bleu for point in curve], color=STORE, marker="o", linewidth=2)
         for point in curve:
             axes.annotate(
                 f"{point.bleu:.1f}", (point.pairs, point.bleu), (0, 7), textcoords="offset points", ha="center"
@@ -115,35 +102,4 @@ def curve_plot(curve: tuple[CurvePoint, ...], systems: dict[str, System]) -> str
         axes.set_ylim(0, 1.15 * max(1.0, *(point.bleu for point in curve), *(s.domain for s in systems.values())))
         axes.margins(x=0.09)
 
-    return _svg(draw, "BLEU over the size of the datastore")
-
-
-def inline(svg: str, prefix: str, title: str) -> str:
-    """For a page: its variables instead of colours, ids of its own, a title for who cannot see it."""
-    svg = svg[svg.index("<svg") :]
-    for name, colour in PALETTE.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    svg = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
-
-
-def _svg(draw: Callable[[Axes], None], title: str) -> str:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    settings: dict[Any, Any] = {
-        "svg.fonttype": "none", "svg.hashsalt": title, "font.size": 10, "axes.titlesize": "medium",
-        "text.color": _INK, "axes.labelcolor": _SOFT, "axes.edgecolor": _LINE, "xtick.color": _SOFT,
-        "ytick.color": _SOFT, "grid.color": _LINE, "axes.axisbelow": True,
-    }  # fmt: skip
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
-        axes = figure.add_subplot()
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", linewidth=0.7)
-        draw(axes)
-        content = io.StringIO()
-        # Nothing that differs from run to run, and no words about the program that drew it.
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(content, format="svg", transparent=True, metadata=nothing)
-    return content.getvalue()
+    return svg(draw, "BLEU over the size of the datastore")

@@ -22,7 +22,7 @@ from npda.files import atomic_write
 _MORE_CSS = """
 body { max-width: 76rem; }
 .card h2 { font-size: 1.15rem; margin-bottom: .5rem; }
-.card svg { display: block; width: 100%; max-width: 40rem; height: auto; margin: .4rem 0 0; }
+.card svg { display: block; width: 100%; max-width: 34rem; height: auto; margin: .4rem 0 0; }
 .scroll { overflow-x: auto; }
 table.wide { font-size: .95rem; margin: .3rem 0 .5rem; }
 table.wide td, table.wide th { border-top: 1px solid var(--line); padding: .35rem 1rem .35rem 0; text-align: right;
