@@ -12,6 +12,7 @@ import typer
 
 from npda.cli.align import align
 from npda.cli.build import build
+from npda.cli.compress import compress
 from npda.cli.demo import demo
 from npda.cli.evaluate import evaluate
 from npda.cli.explain import explain
@@ -46,6 +47,7 @@ app.command()(explain)
 app.command()(evaluate)
 app.command()(inspect)
 app.command()(remove)
+app.command()(compress)
 app.command("filter")(filter_)
 app.command()(mini)
 app.command()(reproduce)

@@ -77,8 +77,13 @@ def _rows(store: Datastore) -> list[tuple[str, str]]:
         measured = f"{recall.value:.3f} ({recall.queries} queries as of a new sentence, {recall.keys:,} keys)"
     scale = "not measured yet" if info.distance_scale is None else f"{info.distance_scale:.4g}"
     per_key = sizes["keys"] / max(info.count, 1)
+    compressed = [f"{info.pruned:,} keys left out, others nearby say the same"] if info.pruned else []
+    if (projection := info.projection) is not None:
+        share = f"{100 * projection.variance:.1f} % of the variance"
+        compressed.append(f"{info.dim} of {projection.dim} dimensions with {share}")
     return [
         ("entries", f"{info.count:,} keys of {info.dim} × {info.dtype}"),
+        *([("compressed", "; ".join(compressed))] if compressed else []),
         ("made of", ", ".join(info.kinds) or "nothing"),
         ("keys", f"{_bytes(sizes['keys'])}, {per_key:.1f} B/key ({info.key})"),
         ("index", f"{index.factory}: {searched} (asked for: {index.asked})"),

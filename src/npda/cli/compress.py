@@ -1,0 +1,52 @@
+"""npda compress: a smaller datastore from a datastore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from npda.errors import InputError
+
+
+def compress(
+    store: Annotated[Path, typer.Argument(help="Datastore directory; it stays as it is.")],
+    out: Annotated[Path, typer.Option(help="Datastore to make.")],
+    dim: Annotated[int | None, typer.Option(help="Dimensions of the new keys: their principal components.")] = None,
+    prune: Annotated[
+        float | None, typer.Option(help="Share of the keys to keep; those go that others nearby stand for.")
+    ] = None,
+    radius: Annotated[
+        float | None, typer.Option(help="With --prune: squared distance beyond which no key stands for another.")
+    ] = None,
+    index: Annotated[str | None, typer.Option(help="As for `npda build` [default: as the datastore's].")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
+) -> None:
+    """Make a datastore smaller: fewer dimensions, fewer keys, or both.
+
+    Keys know their sentences as before, and sources can be added and removed. Tune it again: distances have changed.
+
+    Examples:
+
+        npda compress store --dim 64 --out small
+
+        npda compress store --dim 64 --prune 0.5 --out smaller
+    """
+    if dim is None and prune is None:
+        raise InputError("Say how to compress: --dim 64 for fewer dimensions, --prune 0.5 for fewer keys, or both.")
+    if radius is not None and prune is None:
+        raise InputError("--radius goes with --prune.")
+
+    from npda.cli.inspect import print_store
+    from npda.datastore.compress import CompressOptions
+    from npda.datastore.compress import compress as run
+    from npda.datastore.pruning import PruneOptions
+    from npda.datastore.store import Datastore
+
+    try:
+        within = {} if radius is None else {"radius": radius}
+        pruning = PruneOptions(prune, **within) if prune is not None else None
+    except ValueError as error:
+        raise InputError(f"{str(error).capitalize()}.") from None
+    print_store(run(Datastore.open(store), out, CompressOptions(dim, pruning, index)), json)
