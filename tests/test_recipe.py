@@ -236,7 +236,8 @@ def test_a_wrong_folder_is_told(folder: Path, data: str, sentence: str):
 
 
 def test_a_folder_for_a_corpus_without_one_is_told(folder: Path):
-    with pytest.raises(InputError, match=r"corpora\.general: unknown key 'root'; there are kind, domain, language, pairs\."):
+    sentence = r"corpora\.general: unknown key 'root'; there are kind, domain, language, pairs\."
+    with pytest.raises(InputError, match=sentence):
         load(folder / "mini.yaml", data=("general=/m",))
 
 
