@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -250,6 +251,14 @@ def test_memory_belongs_to_one_model_and_one_corpus(tmp_path):
     (tmp_path / "results" / "sum.json").write_text("{")
     assert Memory(tmp_path, {"model": 1}).recall("sum", int, lambda: 5) == 5
     assert Memory(tmp_path, {"model": 2}).recall("sum", int, lambda: 6) == 6
+    third = Memory(tmp_path, {"model": 3})
+
+    def outer() -> int:
+        time.sleep(0.2)
+        return third.recall("inner", int, lambda: time.sleep(0.5) or 1)
+
+    assert third.recall("outer", int, outer) == 1
+    assert third.seconds == {"inner": pytest.approx(0.5, abs=0.15), "outer": pytest.approx(0.2, abs=0.15)}
     (tmp_path / "mine" / "stores").mkdir(parents=True)
     with pytest.raises(InputError, match="stores is there already"):
         Memory(tmp_path / "mine", {"model": 1})

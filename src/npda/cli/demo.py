@@ -101,8 +101,8 @@ def _findings(report: DemoReport) -> list[str]:
     lines = [
         f"text alone, tuned on text: k {best.k}, λ {best.lambda_:g}, T {best.temperature:g}; "
         f"greedy {report.greedy:.1f}, beam {report.tuning.search.beam} {npda.domain:.1f}",
-        f"tuned on speech it would be {report.speech_tuned:.1f} (k {spoken.k}, λ {spoken.lambda_:g}, "
-        f"T {spoken.temperature:g}): text costs {report.text_tuning_loss:.1f}",
+        f"tuned on speech instead: {report.speech_tuned:.1f} ({report.text_tuning_loss:+.1f}; k {spoken.k}, "
+        f"λ {spoken.lambda_:g}, T {spoken.temperature:g})",
         f"missing to a store of real speech (kNN-MT): {upper.domain - npda.domain:.1f}",
         f"price: general speech with parliament's store left on {base.general:.1f} → {npda.general:.1f}",
         f"speech and text: cosine {alike['general'].cosine:.3f}, squared distance "

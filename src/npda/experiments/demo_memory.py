@@ -48,6 +48,7 @@ class Memory:
         self._results, self._stores = out / _RESULTS, out / _STORES
         self.seconds: dict[str, float] = {}
         self.recalled: list[str] = []
+        self._inside = 0.0  # seconds of stages that were done in the middle of the present one
         mark = out / _MARK
         wanted = json.dumps(identity, indent=2, ensure_ascii=False) + "\n"
         if mark.is_file():
@@ -83,9 +84,12 @@ class Memory:
                 return value
             except (ValidationError, KeyError, ValueError, TypeError):
                 pass  # damaged: done again
-        start = time.perf_counter()
+        start, outside = time.perf_counter(), self._inside
+        self._inside = 0.0
         value = work()
-        self.seconds[stage] = round(time.perf_counter() - start, 1)
+        spent = time.perf_counter() - start
+        self.seconds[stage] = round(spent - self._inside, 1)
+        self._inside = outside + spent
         kept = {"seconds": self.seconds[stage], "result": result.dump_python(value, mode="json")}
         with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(kept, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -197,8 +197,8 @@ def _honesty(report: DemoReport) -> str:
         ),
         (
             "Tuning on text",
-            f"Dev speech would have chosen {_point(report.speech_tuning)} and given {report.speech_tuned:.1f} BLEU: "
-            f"tuning on text costs {report.text_tuning_loss:.1f}.",
+            f"Dev speech would have chosen {_point(report.speech_tuning)} and given {report.speech_tuned:.1f} BLEU, "
+            f"{report.text_tuning_loss:+.1f} against the choice made on text.",
         ),
         (
             "Beam and greedy",
