@@ -1,13 +1,20 @@
 """The learned combiner against its formula in plain Python, its training against what must come out."""
 
+import json
+
 import numpy as np
 import pytest
+import soundfile
 import tiny_store
 import torch
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from npda.corpus.pairs import Pair
+from npda.cli.translate import translate
+from npda.cli.tune import tune
+from npda.corpus.pairs import Pair, write_pairs
 from npda.datastore.retrieval import Neighbours
 from npda.datastore.store import Datastore
 from npda.decoding.adaptive import (
@@ -19,11 +26,15 @@ from npda.decoding.adaptive import (
     load_adaptive,
     save_adaptive,
 )
+from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.evaluation.adaptive import Observations, learn_combiner, observe
 from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import FitOptions, fit
+from npda.evaluation.scores import bleu
+from npda.evaluation.tuned import load_learned
+from npda.translator import Translator
 
 
 def combiner_of(k: int, seed: int, temperature: float = 5.0) -> AdaptiveCombiner:
@@ -208,3 +219,42 @@ def test_what_does_not_fit_is_refused(tmp_path):
     (tmp_path / WEIGHTS).write_bytes(content)
     with pytest.raises(InputError, match=WEIGHTS):
         load_adaptive(tmp_path)
+
+
+def test_the_verbs_train_keep_and_use_a_combiner(model, tmp_path):
+    app = typer.Typer()
+    app.command()(tune)
+    app.command()(translate)
+
+    def npda(*arguments: object) -> str:
+        answer = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*map(str, arguments)], catch_exceptions=False)
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
+    model.save_pretrained(tmp_path / "model")
+    dev = tiny_store.pairs(6, seed=1)
+    related = [Pair(f"kalt {pair.src_text}", pair.tgt_text) for pair in dev]
+    store = Datastore.build(model, [*tiny_store.pairs(30), *related], tmp_path / "store")
+    write_pairs(tmp_path / "dev.tsv", dev)
+    shared = ("--model", tmp_path / "model", "--store", store.path)
+    found = json.loads(
+        npda(
+            "tune", *shared, "--text", tmp_path / "dev.tsv", "--decodes", 1, "--max-length", 20, "--adaptive", "--json"
+        )
+    )
+    learned = load_learned(store)
+    assert found["adaptive"]["k"] == learned.k >= found["best"]["k"]
+    assert found["adaptive"]["temperature"] == learned.options.temperature == found["best"]["temperature"]
+    devset = DevSet(model, dev, "text")
+    translations = devset.translations(SearchOptions(max_length=20), [KnnFusion(store, learned)])
+    assert found["adaptive"]["bleu"] == round(bleu(translations, devset.references).value, 2)
+
+    soundfile.write(tmp_path / "a.wav", np.random.default_rng(0).normal(scale=0.1, size=8_000), 16_000)
+    fusion = Translator(model).neighbours([store], learned)
+    (expected,) = Translator(model).translate_all(
+        [str(tmp_path / "a.wav")], SearchOptions(max_length=20), None, [fusion]
+    )
+    said = npda("translate", tmp_path / "a.wav", *shared, "--adaptive", "--max-length", 20)
+    assert said.strip() == str(expected).strip()
+    with pytest.raises(InputError, match="chooses k"):
+        npda("translate", tmp_path / "a.wav", *shared, "--adaptive", "--k", 4)

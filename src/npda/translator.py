@@ -16,7 +16,7 @@ from npda.datastore.retrieval import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
@@ -114,11 +114,11 @@ class Translator:
                     results[index] = self._translation(item, hypotheses)
             yield from results
 
-    def neighbours(self, stores: Sequence[Datastore], options: KnnOptions, language: str | None = None) -> KnnFusion:
+    def neighbours(self, stores: Sequence[Datastore], combiner: Combiner, language: str | None = None) -> KnnFusion:
         """The fusion that lets these stores steer the search; stores of another model or language are refused."""
         for store in stores:
             store.check(self.backbone, language)
-        return KnnFusion(stores[0] if len(stores) == 1 else JoinedRetriever(stores), options)
+        return KnnFusion(stores[0] if len(stores) == 1 else JoinedRetriever(stores), combiner)
 
     def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
         name = "" if isinstance(source, np.ndarray) else str(source)

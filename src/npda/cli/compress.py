@@ -45,8 +45,7 @@ def compress(
     from npda.datastore.store import Datastore
 
     try:
-        within = {} if radius is None else {"radius": radius}
-        pruning = PruneOptions(prune, **within) if prune is not None else None
+        pruning = None if prune is None else PruneOptions(prune, float("inf") if radius is None else radius)
     except ValueError as error:
         raise InputError(f"{str(error).capitalize()}.") from None
     print_store(run(Datastore.open(store), out, CompressOptions(dim, pruning, index)), json)

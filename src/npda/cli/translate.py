@@ -28,6 +28,9 @@ def translate(
         float | None, typer.Option("--lambda", min=0, max=1, help="Weight of the neighbours (tuned, or 0.7).")
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="T of the distances (tuned, or 10).")] = None,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Let the network trained by `npda tune --adaptive` choose k and λ.")
+    ] = False,
     beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
     n_best: Annotated[int, typer.Option(min=1, help="Alternatives per input, shown with -f json.")] = 1,
@@ -52,10 +55,13 @@ def translate(
         raise InputError("Give either --output or --output-dir, not both.")
     if n_best > beam:
         raise InputError(f"--n-best {n_best} needs a beam at least as large; add --beam {n_best}.")
+    if adaptive and (not store or (k, lambda_, temperature) != (None, None, None)):
+        raise InputError("--adaptive needs a --store, and chooses k, λ and T itself.")
     inputs = list(_inputs(audio))
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
+    from npda.evaluation.tuned import load_learned
     from npda.progress import track
     from npda.translator import Translator
     from npda.writers import Result, Segment, write, write_all
@@ -71,7 +77,8 @@ def translate(
     fusions = []
     if store:
         stores = [Datastore.open(path, translator.backbone) for path in store]
-        fusions = [translator.neighbours(stores, knn_options(stores[0], k, lambda_, temperature), language)]
+        combiner = load_learned(stores[0]) if adaptive else knn_options(stores[0], k, lambda_, temperature)
+        fusions = [translator.neighbours(stores, combiner, language)]
     translations = translator.translate_all(inputs, options, language, fusions, on_error=report)
     # What was skipped keeps its place, so that lines and rows of a manifest correspond.
     results = [

@@ -13,6 +13,7 @@ from npda.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from npda.evaluation.adaptive import AdaptiveTuning
     from npda.evaluation.tuning import Tuning
 
 
@@ -26,6 +27,9 @@ def tune(
     max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
     decodes: Annotated[int, typer.Option(min=1, help="How many settings are tried out by decoding.")] = 8,
     language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Also train a network that chooses k and λ token by token.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Picture of the λ × T map to write (.png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -39,6 +43,8 @@ def tune(
         npda tune --model runs/demo/aligned --store store --text parliament-dev.tsv
 
         npda tune --model runs/demo/aligned --store store --speech dev.tsv --plot map.png
+
+        npda tune --model runs/demo/aligned --store store --speech dev.tsv --adaptive
     """
     if (speech is None) == (text is None):
         raise InputError("Give either --speech, a manifest, or --text, pairs: the sentences to tune on.")
@@ -63,17 +69,26 @@ def tune(
     way = "speech" if speech is not None else "text"
     tuning = run(backbone, opened, sentences, way, options, decodes, language=language)
     save_tuned(opened, tuning)
+    learned = None
+    if adaptive:
+        from npda.decoding.adaptive import save_adaptive
+        from npda.evaluation.adaptive import tune_adaptive
+        from npda.evaluation.devset import DevSet
+
+        learned = tune_adaptive(DevSet(backbone, sentences, way, language), opened, tuning.best, options)
+        save_adaptive(store, learned.combiner, opened.digest)
     if plot is not None:
         from npda.evaluation.tuning_plot import plot_tuning
 
         plot_tuning(tuning, plot)
     if as_json:
-        print(json.dumps(tuning.record(), ensure_ascii=False))
+        record = tuning.record() | ({"adaptive": learned.record()} if learned else {})
+        print(json.dumps(record, ensure_ascii=False))
     else:
-        _print(tuning, store)
+        _print(tuning, store, learned)
 
 
-def _print(tuning: Tuning, store: Path) -> None:
+def _print(tuning: Tuning, store: Path, learned: AdaptiveTuning | None) -> None:
     from rich.console import Console
 
     console = Console()
@@ -91,6 +106,8 @@ def _print(tuning: Tuning, store: Path) -> None:
         lines.append("The datastore does not help on these sentences: λ is 0, the model alone.")
     lines.append(f"best: k {best.k}, λ {best.lambda_:g}, T {best.temperature:g} (kept in {store})")
     lines.append(f"dev BLEU: {tuning.base_bleu:.2f} → {tuning.bleu:.2f} ({tuning.bleu - tuning.base_bleu:+.2f})")
+    if learned is not None:
+        lines.append(f"adaptive: dev BLEU {learned.bleu:.2f}, trained on these sentences (translate --adaptive)")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

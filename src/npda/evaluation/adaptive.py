@@ -10,12 +10,14 @@ from torch import Tensor
 
 from npda.datastore.retrieval import Retriever
 from npda.decoding.adaptive import AdaptiveCombiner, AdaptiveOptions
-from npda.decoding.knn import Combiner
+from npda.decoding.beam import SearchOptions
+from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
 from npda.decoding.skipping import LearnedGate, signs
 from npda.errors import InputError
 from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import Fit, FitOptions, fit
 from npda.evaluation.likelihood import Evidence, forced
+from npda.evaluation.scores import bleu
 
 _LEAST = 1e-12  # a probability whose logarithm is still a number
 _GAINS = (-1.0, 6.0)  # nats: what lies beyond would outweigh all the rest
@@ -93,6 +95,37 @@ def learn_combiner(
         return -observed.mixture(combiner, positions).clamp(min=_LEAST).log()
 
     return combiner, fit(combiner, loss, observed.sentences, options)
+
+
+@dataclass(frozen=True)
+class AdaptiveTuning:
+    """A combiner and what it is worth. bleu: on dev, where it was trained; loss, first_loss: nats a token on the dev
+    sentences it was not trained on, at the end and before training
+    """
+
+    combiner: AdaptiveCombiner
+    bleu: float
+    loss: float
+    first_loss: float
+    epochs: int
+
+    def record(self) -> dict:
+        """For scripts, as JSON."""
+        options = self.combiner.options
+        parameters = {"k": options.k, "temperature": options.temperature, "scale": options.scale}
+        losses = {"loss": round(self.loss, 6), "first_loss": round(self.first_loss, 6), "epochs": self.epochs}
+        return {**parameters, "bleu": round(self.bleu, 2), **losses}
+
+
+def tune_adaptive(
+    devset: DevSet, retriever: Retriever, tuned: KnnOptions, search: SearchOptions = SearchOptions()
+) -> AdaptiveTuning:
+    """Train a combiner that starts from tuned parameters: their T, and as many neighbours or the next power of two."""
+    k = 1 << (tuned.k - 1).bit_length()
+    combiner, found = learn_combiner(observe(devset, retriever, k), tuned.temperature)
+    translations = devset.translations(search, [KnnFusion(retriever, combiner)])
+    value = bleu(translations, devset.references).value
+    return AdaptiveTuning(combiner, value, found.losses[found.best], found.losses[0], len(found.losses) - 1)
 
 
 def learn_gate(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from npda.errors import InputError
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -72,7 +74,7 @@ def _held_out(sentences: Tensor, share: float, random: torch.Generator) -> Tenso
     """Whole sentences: what their positions have in common must not be seen before. → [positions] bool"""
     names, place = sentences.unique(return_inverse=True)
     if len(names) < 2:
-        raise ValueError("at least two sentences are needed: one to learn from, one to judge by")
+        raise InputError("At least two dev sentences are needed: one to learn from, one to judge by.")
     count = min(max(1, round(share * len(names))), len(names) - 1)
     chosen = torch.zeros(len(names), dtype=torch.bool)
     chosen[torch.randperm(len(names), generator=random)[:count]] = True

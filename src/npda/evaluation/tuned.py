@@ -1,4 +1,4 @@
-"""The parameters tuned for a datastore, kept beside its keys: STORE/knn.json."""
+"""What was tuned for a datastore, kept beside its keys: STORE/knn.json, STORE/adaptive.json."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from npda.datastore.store import Datastore
+from npda.decoding.adaptive import AdaptiveCombiner, load_adaptive
 from npda.decoding.knn import KnnOptions
 from npda.errors import InputError
 from npda.evaluation.tuning import Tuning, parameters
@@ -63,6 +64,17 @@ def load_tuned(store: Datastore) -> KnnOptions | None:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise InputError(f"{path}: {place}: {first['msg']}; delete the file, or run `npda tune` again.") from None
-    if tuned.store != store.digest:
-        logger.warning("%s has changed since it was tuned: run `npda tune` again when there is time.", store.path)
+    _check_unchanged(store, tuned.store)
     return KnnOptions(tuned.k, tuned.lambda_, tuned.temperature)
+
+
+def load_learned(store: Datastore) -> AdaptiveCombiner:
+    """The combiner trained for a store by ``npda tune --adaptive``."""
+    combiner, trained_for = load_adaptive(store.path)
+    _check_unchanged(store, trained_for)
+    return combiner
+
+
+def _check_unchanged(store: Datastore, digest: str) -> None:
+    if digest != store.digest:
+        logger.warning("%s has changed since it was tuned: run `npda tune` again when there is time.", store.path)
