@@ -35,7 +35,7 @@ table.wide td { white-space: nowrap; }
 table.wide td:first-child { text-align: left; }
 .times { columns: 3 11rem; margin: 1rem 0 0; padding: 0; list-style: none; font-size: .9rem; }
 .times li { display: flex; justify-content: space-between; padding-right: 2rem; font-variant-numeric: tabular-nums; }
-table.wide tr.npda { font-weight: 650; } table.wide tr.npda th { font-weight: 650; color: var(--store); }
+table.wide tr.npda > * { font-weight: 650; } table.wide tr.npda th { color: var(--store); }
 .example { border-top: 1px solid var(--line); padding: 1rem 0 .3rem; }
 .example dd { font-size: 1.02rem; }
 .example dd.new { font-weight: 550; }

@@ -88,7 +88,7 @@ def curve_plot(curve: tuple[CurvePoint, ...], systems: dict[str, System]) -> str
         axes.plot(pairs, [point.bleu for point in curve], color=STORE, marker="o", linewidth=2)
         for point in curve:
             axes.annotate(
-                f"{point.bleu:.1f}", (point.pairs, point.bleu), (0, 7), textcoords="offset points", ha="center"
+                f"{point.bleu:.1f}", (point.pairs, point.bleu), (0, -15), textcoords="offset points", ha="center"
             )
         for name, colour, style in ((BASE, PALETTE["both"], ":"), (KNN_MT, PALETTE["model"], "--")):
             level = systems[name].domain
