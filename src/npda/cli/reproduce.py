@@ -117,7 +117,7 @@ def _record(recipe: Recipe, plan: Plan) -> dict[str, Any]:
     systems = [
         {
             "name": name,
-            "data": sorted(SYSTEMS[name].data()),
+            "data": sorted(SYSTEMS[name].data(large=any(d.large_text for d in recipe.directions))),
             "baseline": SYSTEMS[name].baseline,
             "directions": [d.name for d in recipe.directions if name in (d.systems or recipe.systems)],
         }

@@ -22,7 +22,7 @@ from npda.experiments.inputs import files_of
 from npda.experiments.recipe import Direction, MiniCorpus, Recipe
 from npda.experiments.stages import Log, Stage
 from npda.experiments.translating import Task
-from npda.systems.catalogue import MODELS, SYSTEMS, Data, Model, System
+from npda.systems.catalogue import MODELS, SYSTEMS, Model, System, Wanted, meant
 
 # Part of every key: raised whenever a stage's work changes so that old results no longer stand for it.
 VERSION = 1
@@ -77,20 +77,25 @@ class _Planner:
         self.vocabulary = recipe.directions[0].general  # the corpus whose text gives all vocabularies
 
     def plan(self) -> Plan:
-        trials, sizes, speeds = [], {}, {}
+        trials: list[Trial] = []
+        sizes: dict[tuple[str, str], str] = {}
+        speeds: dict[tuple[str, str], str] = {}
         for direction in self.recipe.directions:
             for name in direction.systems or self.recipe.systems:
                 system = SYSTEMS[name]
-                if "large text" in system.data() and direction.large_text is None:
+                if "large text" in system.data(large=False) and direction.large_text is None:
                     raise InputError(f"{name} needs large_text, which the direction {direction.name!r} does not name.")
                 trials += [self.trial(system, direction, language) for language in direction.languages]
         for trial in trials:
-            if trial.system.name == "NPDA-kNN-ST" and trial.direction.general != trial.direction.domain:
-                place = trial.direction.name, trial.language
-                if "datastore-size" in self.recipe.tables:
-                    sizes[place] = self.measure("sizes", translating.measure_sizes, trial, cost=60)
-                if "speed" in self.recipe.tables and not speeds:
-                    speeds[place] = self.measure("speed", translating.measure_speed, trial, cost=120)
+            place = trial.direction.name, trial.language
+            # With its largest text, as in the paper.
+            largest = "NPDA-kNN-ST+" if trial.direction.large_text else "NPDA-kNN-ST"
+            if trial.direction.general == trial.direction.domain:
+                continue
+            if trial.system.name == largest and "datastore-size" in self.recipe.tables:
+                sizes[place] = self.measure("sizes", translating.measure_sizes, trial, cost=60)
+            if trial.system.name == "NPDA-kNN-ST" and "speed" in self.recipe.tables and not speeds:
+                speeds[place] = self.measure("speed", translating.measure_speed, trial, cost=120)
         return Plan(tuple(self.stages.values()), tuple(trials), sizes, speeds)
 
     def trial(self, system: System, direction: Direction, language: str) -> Trial:
@@ -102,7 +107,8 @@ class _Planner:
         if system.store is not None:
             store = f"store of {system.store.way} {task.data} by {task.model}"
             self.add(Stage(store, partial(translating.build, task=task), common, (task.model, task.data), cost=15))
-            task = replace(task, store=store, tuning=f"tune {system.name} {here}")
+            tuned = system if system.store.variant == "vanilla" else SYSTEMS["NPDA-kNN-ST"]
+            task = replace(task, store=store, tuning=f"tune {tuned.name} {here}")
             self.add(
                 Stage(
                     task.tuning,
@@ -112,7 +118,7 @@ class _Planner:
                     cost=60,
                 )
             )
-            needs += [store, task.tuning]
+            needs += [store, task.tuning, task.domain]
         if system.language_model is not None:
             task = replace(
                 task, language_model=self.model(system.language_model, direction), tuning=f"tune {system.name} {here}"
@@ -198,21 +204,24 @@ class _Planner:
             training=self.recipe.model.training,
             alignment=self.recipe.model.alignment,
             corpora=data,
+            dev=self.all_languages("domain text", direction),
             models=models,
             languages=direction.languages,
         )
-        needs = (*dict.fromkeys(each for stages in data.values() for each in stages), *models.values())
+        needs = tuple(dict.fromkeys([*(each for stages in data.values() for each in stages), *models.values()]))
+        if model.kind in ("text", "language model"):
+            needs = tuple(dict.fromkeys([*needs, *job.dev]))
         cost = _PER_UPDATE[model.kind] * _UPDATES * model.length
         settings = {"version": VERSION, **job.settings()}
         self.add(Stage(stage, partial(training.train_model, job=job), settings, needs, cost))
         return stage
 
-    def all_languages(self, data: Data, direction: Direction) -> tuple[str, ...]:
+    def all_languages(self, data: Wanted, direction: Direction) -> tuple[str, ...]:
         return tuple(self.data(data, direction, language) for language in direction.languages)
 
-    def data(self, data: Data, direction: Direction, language: str) -> str:
+    def data(self, data: Wanted, direction: Direction, language: str) -> str:
         """The stage that holds one kind of data."""
-        if data != "large text":
+        if meant(data, direction.large_text is not None) != "large text":
             return self.corpus(direction.general if data == "general speech" else direction.domain, language)
         assert direction.large_text is not None
         return self.large_text(direction.large_text, direction.domain, language)
@@ -228,7 +237,7 @@ class _Planner:
 
     def large_text(self, name: str, domain: str, language: str) -> str:
         """Text without what the domain holds out."""
-        stage, against = f"text {name} {language}", self.corpus(domain, language)
+        stage, against = f"text {name} for {domain} {language}", self.corpus(domain, language)
         corpus, seed = self.recipe.corpora[name], self.recipe.seeds.corpus
         work = partial(_text, corpus=corpus, language=language, seed=seed, against=against)
         self.add(Stage(stage, work, self.described(name, language), (against,), 20, _there(corpus)))

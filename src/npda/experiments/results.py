@@ -47,6 +47,11 @@ class Group:
         """In the order of the recipe."""
         return tuple(dict.fromkeys(system for system, _ in self.trials))
 
+    @property
+    def large(self) -> bool:
+        """Whether there is a large text in every language."""
+        return all(place.direction.large_text for place in self.places)
+
     def trial(self, system: str, place: Place) -> Trial | None:
         return self.trials.get((system, place))
 
@@ -82,6 +87,10 @@ class Results:
     def seconds(self, trial: Trial, corpus: str) -> float | None:
         """Of the processor, to translate the test of a corpus."""
         return (self.json(trial.translation, "result.json") or {}).get("seconds", {}).get(corpus)
+
+    def figures(self, trial: Trial) -> dict[str, float]:
+        """What a system saved, by name."""
+        return (self.json(trial.translation, "result.json") or {}).get("figures", {})
 
     def signature(self, trials: Sequence[Trial]) -> str:
         """sacreBLEU's, of whichever trial is done."""

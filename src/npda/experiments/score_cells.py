@@ -40,7 +40,7 @@ class Scores:
     def named(self, system: str) -> Cell:
         """The name, marked where the paper's system of this name has seen other data."""
         told = self.beside.scores(system).get("data")
-        if told is None or set(told) == SYSTEMS[system].data():
+        if told is None or set(told) == SYSTEMS[system].data(self.group.large):
             return plain(system)
         self._other_data.append(f"{system} {' + '.join(told)}")
         return Cell(f"{system} †", system)

@@ -55,7 +55,7 @@ def _adaptation(results: Results, group: Group, kind: str, title: str, systems: 
     columns = ("system", *kinds, "tuned M", "total M", *labels.values(), *averaged, "Δ", f"on {group.general}")
     rows = []
     for system in systems:
-        seen = SYSTEMS[system].data()
+        seen = SYSTEMS[system].data(group.large)
         cells = scores.row(system, group.domain)
         price = average_cell({labels[p]: scores.bleu(system, p, group.general) for p in group.places})
         rows.append(
@@ -93,7 +93,8 @@ def in_domain(results: Results) -> Iterator[Table]:
                 setting = plain("multilingual" if group.multilingual else "bilingual")
                 of_group.append((setting, scores.named(system), *scores.parameters(system), *cells))
             rows += _with_best(of_group, columns, columns[4:])
-            notes += [note for note in scores.notes() if note not in notes]
+            saved = _saved(results, group, group.systems)
+            notes += [note for note in (*saved, *scores.notes()) if note not in notes]
         yield Table("in-domain", f"in-domain-{corpus}", f"In domain, {corpus}", columns, tuple(rows), tuple(notes))
 
 
@@ -145,9 +146,19 @@ def variants(results: Results) -> Iterator[Table]:
         rows = _by_language(scores, systems, cells, (".2f", "+.2f", ",.0f", ".1f"))
         notes = (
             f"Δ: against {NPDA}. Seconds: of the processor, for the whole test of {group.domain}.",
+            *_saved(results, group, systems),
             *scores.notes(),
         )
         yield Table("variants", _name("variants", group), f"kNN variants, {_ends(group)}", columns, rows, notes)
+
+
+def _saved(results: Results, group: Group, systems: Sequence[str]) -> Iterator[str]:
+    """What each system counted of its own, a sentence each."""
+    for place in group.places:
+        for system in systems:
+            trial = group.trial(system, place)
+            for name, share in (results.figures(trial) if trial else {}).items():
+                yield f"{system}, {place.language}: {name} {share:.1%}."
 
 
 def _costs(results: Results, group: Group, system: str, place: Place) -> tuple[Cell, Cell]:

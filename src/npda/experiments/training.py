@@ -33,7 +33,8 @@ L0_WEIGHT = 0.5  # of the share of open gates, in adaptive feature selection
 class Job:
     """Everything a training needs to know.
 
-    corpora: the stages of each kind of data, one for each language; models: the stages of start, vocabulary, encoder
+    corpora: the stages of each kind of data, one for each language; dev: the domain's, for training on text;
+    models: the stages of start, vocabulary, encoder
     """
 
     model: Model
@@ -42,6 +43,7 @@ class Job:
     training: Mapping[str, Any]
     alignment: Mapping[str, Any]
     corpora: Mapping[str, tuple[str, ...]]
+    dev: tuple[str, ...]
     models: Mapping[str, str]
     languages: tuple[str, ...]
 
@@ -84,7 +86,8 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job)
     speech_data = [each for each in model.data if each.endswith("speech")]
     text_data = [each for each in model.data if each.endswith("text")]
     speech, dev_speech = (files(corpora.speech, split, *speech_data) for split in ("train", "dev"))
-    pairs, dev_pairs = (files(corpora.text, split, *text_data) for split in ("train", "dev"))
+    pairs = files(corpora.text, "train", *text_data)
+    dev_pairs = [corpora.text(needed[stage], "dev") for stage in job.dev if stage in needed]
     match model.kind:
         case "speech" | "recogniser":
             shape, _ = defaults(job.preset)

@@ -10,8 +10,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
+from npda import audio
 from npda.cascade import Cascade
-from npda.corpus.manifest import read_manifest
+from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.pairs import read_pairs
 from npda.corpus.sampling import chosen
 from npda.datastore.build import BuildOptions, Source
@@ -29,7 +32,9 @@ from npda.experiments.stages import Log
 from npda.experiments.training import MODEL
 from npda.files import atomic_write, write_lines
 from npda.models.language_model import LanguageModel
+from npda.models.speech2text import Speech2Text
 from npda.systems.catalogue import System
+from npda.systems.variants import Figures, variant_fusion
 from npda.translator import Translator
 
 STORE = "store"
@@ -95,7 +100,7 @@ def tune_language_model(directory: Path, needed: Mapping[str, Path], log: Log, t
 def translate(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
     """The tests: hypotheses and references as text, BLEU in result.json."""
     translator = _translator(needed, task)
-    fusions = _fusions(translator, needed, task)
+    fusions, figures = _fusions(directory, translator, needed, task)
     result: dict[str, Any] = {"bleu": {}, "seconds": {}}
     for corpus, stage in task.tests.items():
         test = read_manifest(corpora.speech(needed[stage], "test"))
@@ -110,6 +115,7 @@ def translate(directory: Path, needed: Mapping[str, Path], log: Log, task: Task)
         result["seconds"][corpus] = round(time.process_time() - start, 2)
         result["signature"] = score.signature
         log(f"{corpus}: {score.value:.2f} BLEU")
+        result.setdefault("figures", figures() | _frames_kept(translator, test))  # of the domain's test, the first
     _write(directory / "result.json", result)
 
 
@@ -177,16 +183,44 @@ def _translator(needed: Mapping[str, Path], task: Task) -> Translator | Cascade:
     return Translator.from_pretrained(needed[task.model] / MODEL)
 
 
-def _fusions(translator: Translator | Cascade, needed: Mapping[str, Path], task: Task) -> list[Fusion]:
+def _fusions(
+    directory: Path, translator: Translator | Cascade, needed: Mapping[str, Path], task: Task
+) -> tuple[list[Fusion], Figures]:
     if task.language_model:
         language_model = LanguageModel.from_pretrained(needed[task.language_model] / MODEL)
         weight = json.loads((needed[task.tuning] / "tuning.json").read_text())["weight"]
-        return [ShallowFusion(language_model, weight)]
-    if task.store:
+        return [ShallowFusion(language_model, weight)], dict
+    if task.system.store is not None:
         assert isinstance(translator, Translator)
         store = Datastore.open(needed[task.store] / STORE, translator.backbone)
-        return [translator.neighbours([store], _tuned(needed[task.tuning]))]
-    return []
+        dev = read_manifest(corpora.speech(needed[task.domain], "dev"))
+        fusion, figures = variant_fusion(
+            task.system.store.variant,
+            translator.backbone,
+            store,
+            _tuned(needed[task.tuning]),
+            dev,
+            task.search,
+            task.language,
+            directory,
+        )
+        return [fusion], figures
+    return [], dict
+
+
+def _frames_kept(translator: Translator | Cascade, test: Sequence[Utterance]) -> dict[str, float]:
+    """Of a model with adaptive feature selection."""
+    backbone = translator.backbone if isinstance(translator, Translator) else None
+    if not isinstance(backbone, Speech2Text) or backbone.selection is None:
+        return {}
+    kept = total = 0
+    for utterance in test:
+        features = torch.from_numpy(backbone.features(audio.load(utterance.audio)))[None]
+        lengths = torch.tensor([features.shape[1]])
+        with torch.inference_mode():
+            kept += int(backbone.hear(features, lengths).mask.sum())
+            total += int(backbone.encoded_lengths(lengths))
+    return {"share of frames kept": kept / total}
 
 
 def _tuned(directory: Path) -> KnnOptions:

@@ -11,6 +11,7 @@ from typing import Literal
 
 # Of a direction: speech comes with transcripts and translations, text with translations.
 Data = Literal["general speech", "domain speech", "domain text", "large text"]
+Wanted = Data | Literal["most text"]  # the large text, or the domain's where there is no larger one
 
 Kind = Literal["speech", "recogniser", "alignment", "joint", "text", "language model"]
 
@@ -26,7 +27,7 @@ class Model:
     """
 
     kind: Kind
-    data: tuple[Data, ...]
+    data: tuple[Wanted, ...]
     start: str | None = None
     vocabulary: str | None = None
     encoder: str | None = None
@@ -49,14 +50,21 @@ MODELS: dict[str, Model] = {
     "aligned by embedding only": Model("alignment", ("general speech",), start="base", variant="embedding-only"),
     "aligned by logits": Model("alignment", ("general speech",), start="base", variant="logits"),
     "aligned in domain": Model("alignment", ("domain speech",), start="fine-tuned"),
-    "joint": Model("joint", ("general speech", "domain text"), start="aligned", length=0.5, learning_rate=0.25),
-    "language model": Model("language model", ("domain text",), vocabulary="base"),
+    "joint": Model("joint", ("general speech", "most text"), start="aligned", length=0.5, learning_rate=0.25),
+    "language model": Model("language model", ("most text",), vocabulary="base"),
     "recogniser": Model("recogniser", ("general speech",), vocabulary="base"),
-    "text translator": Model("text", ("general speech", "domain text"), vocabulary="base"),
-    "text translator with own vocabulary": Model("text", ("general speech", "domain text")),
+    "text translator": Model("text", ("general speech", "most text"), vocabulary="base"),
+    "text translator with own vocabulary": Model("text", ("general speech", "most text")),
     "gated recogniser": Model("recogniser", ("general speech",), start="recogniser", gated=True, length=0.4),
     "gated": Model("speech", ("general speech",), encoder="gated recogniser", tunes="decoder", vocabulary="base"),
 }
+
+
+def meant(wanted: Wanted, large: bool) -> Data:
+    """Which data that is in a direction with a large text, or without one."""
+    if wanted == "most text":
+        return "large text" if large else "domain text"
+    return wanted
 
 
 @dataclass(frozen=True)
@@ -90,13 +98,16 @@ class System:
         """All models it decodes with."""
         return tuple(name for name in (self.model, self.language_model, self.recogniser) if name is not None)
 
-    def data(self) -> frozenset[Data]:
-        """Everything it has seen, the models it was trained from included: the ticks of the paper's tables."""
+    def data(self, large: bool) -> frozenset[Data]:
+        """Everything it has seen, the models it was trained from included: the ticks of the paper's tables.
+
+        large: whether there is a large text
+        """
         seen: set[Data] = {self.store.data} if self.store is not None else set()
         todo = list(self.models())
         while todo:
             model = MODELS[todo.pop()]
-            seen.update(model.data)
+            seen.update(meant(wanted, large) for wanted in model.data)
             todo += [name for name in (model.start, model.encoder) if name is not None]
         return frozenset(seen)
 

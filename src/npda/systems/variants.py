@@ -1,0 +1,59 @@
+"""The kNN variants the paper names as drop-ins, each upon a store and parameters that were tuned for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from npda.corpus.manifest import Utterance
+from npda.datastore.compress import CompressOptions, compress
+from npda.datastore.pruning import PruneOptions
+from npda.datastore.store import Datastore
+from npda.decoding.beam import SearchOptions
+from npda.decoding.fast import FastFusion, FastRetriever
+from npda.decoding.fusion import Fusion
+from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.decoding.skipping import SkippingFusion
+from npda.evaluation.adaptive import learn_gate, observe, tune_adaptive
+from npda.evaluation.devset import DevSet
+from npda.models.backbone import Backbone
+
+SKIPPED = 0.5  # share of the searches that are to be skipped
+KEPT = 0.5  # share of the keys that pruning is to leave
+
+Figures = Callable[[], dict[str, float]]  # what a variant saved, once it has been used
+
+
+def variant_fusion(
+    variant: str,
+    backbone: Backbone,
+    store: Datastore,
+    tuned: KnnOptions,
+    dev: Sequence[Utterance],
+    search: SearchOptions,
+    language: str | None,
+    folder: Path,
+) -> tuple[Fusion, Figures]:
+    """The fusion of a variant. dev: what it may learn from; folder: where a smaller store may be written, or is"""
+    match variant:
+        case "adaptive":
+            tuning = tune_adaptive(DevSet(backbone, dev, "speech", language), store, tuned, search)
+            return KnnFusion(store, tuning.combiner), dict
+        case "pca" | "pruned":
+            options = CompressOptions(dim=max(1, store.dim // 2), progress=False)
+            if variant == "pruned":
+                options = CompressOptions(prune=PruneOptions(keep=KEPT), progress=False)
+            path = folder / "store"
+            smaller = Datastore.open(path) if path.is_dir() else compress(store, path, options)
+            share = sum(smaller.sizes().values()) / sum(store.sizes().values())
+            return KnnFusion(smaller, tuned), lambda: {"share of the bytes": share}
+        case "skipping":
+            observed = observe(DevSet(backbone, dev, "speech", language), store, tuned.k)
+            gate, _ = learn_gate(observed, tuned, SKIPPED)
+            skipping = SkippingFusion(KnnFusion(store, tuned), gate)
+            return skipping, lambda: {"share of searches skipped": skipping.share_skipped}
+        case "fast":
+            retriever = FastRetriever(store)
+            return FastFusion(retriever, tuned), lambda: {"share of keys searched": retriever.share_searched}
+        case _:
+            return KnnFusion(store, tuned), dict
