@@ -25,7 +25,7 @@ def heat() -> Colormap:
     """From paper to the colour of the store."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("heat", ["#f4eee4", "#f2b57c", "#a84300"], 24)
+    return LinearSegmentedColormap.from_list("heat", ["#f4eee4", "#f2b57c", "#a84301"], 24)
 
 
 def svg(draw: Callable[[Axes], None], title: str, size: tuple[float, float] = (WIDTH, HEIGHT)) -> str:
