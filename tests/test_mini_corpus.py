@@ -69,6 +69,17 @@ def test_the_second_time_nothing_is_made(corpus, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in corpus.directory.rglob("*")} == before
 
 
+def test_splits_can_be_made_one_after_the_other(corpus, tmp_path):
+    wanted = [("parliament", "test"), ("general", "dev")]
+    some = prepare(directory=tmp_path / "some", progress=False, only=wanted)
+    assert set(SPLITS) - set(some.missing()) == set(wanted)
+    assert prepare(directory=some.directory, progress=False, only=wanted[:1]) == some
+    assert not some.manifest("general", "train").exists()
+    prepare(directory=some.directory, progress=False)
+    assert contents(some.directory) == contents(corpus.directory)
+    assert os.listdir(tmp_path) == ["some"]
+
+
 def test_the_same_seed_gives_the_same_bytes(corpus, tmp_path):
     again = prepare(directory=tmp_path / "again", progress=False)
     assert contents(again.directory) == contents(corpus.directory)

@@ -23,7 +23,7 @@ from npda.corpus import mini
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import DOMAINS
 from npda.evaluation.scores import bleu
-from npda.experiments.demo_corpus import read_corpus
+from npda.experiments.demo_corpus import NEEDED, read_corpus
 from npda.experiments.demo_memory import Memory, code_digest
 from npda.experiments.demo_model import LANGUAGE, DemoModel, open_model, train_model
 from npda.experiments.demo_page import write_report
@@ -46,7 +46,8 @@ def run_demo(
     seed: of the sentences it is tried with; a model from scratch is trained on that seed's sentences too
     """
     start, seconds = time.perf_counter(), {}
-    corpus = mini.prepare(LANGUAGE, seed, progress=progress)
+    splits = [*NEEDED, ("general", "train")] if from_scratch else NEEDED
+    corpus = mini.prepare(LANGUAGE, seed, progress=progress, only=splits)
     seconds["corpus"] = _since(start)
     model = train_model(corpus, seed, out, options.recipe, progress) if from_scratch else open_model(options.shipped)
     identity = {

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,34 +25,69 @@ class Mini:
         """The speech manifest of a split: `general/train.tsv`, its audio beside it in `general/train/`."""
         return self.directory / domain / f"{split}.tsv"
 
+    def audio(self, domain: str, split: str) -> Path:
+        """The folder of its recordings."""
+        return self.directory / domain / split
+
     def text(self, domain: str, split: str) -> Path:
         """The same sentences as a TSV of text pairs."""
         return self.directory / domain / f"{split}.text.tsv"
 
+    def missing(self, only: Collection[tuple[str, str]] | None = None) -> list[tuple[str, str]]:
+        """The splits not made yet, of all or of those wanted."""
+        from npda.corpus.mini.grammar import SPLITS
 
-def prepare(language: str = "de", seed: int = 0, directory: Path | None = None, progress: bool = True) -> Mini:
+        return [key for key in SPLITS if (only is None or key in only) and not self.manifest(*key).is_file()]
+
+
+def prepare(
+    language: str = "de",
+    seed: int = 0,
+    directory: Path | None = None,
+    progress: bool = True,
+    only: Collection[tuple[str, str]] | None = None,
+) -> Mini:
     """Make the corpus, or find it made: speech, manifests and text pairs of every domain and split.
 
     The seed chooses the sentences and the voices. Without a directory the corpus lies in the cache, under a
     name that changes with the code and the synthesiser that made it. It is built aside and published whole.
+
+    only: the splits wanted, as (domain, split); the others are made when they are
     """
     made_of = {"version": version(), "language": language, "seed": seed}
     name = f"{made_of['version']}-{language}-{seed}"
     directory = cache_dir() / "mini" / name if directory is None else Path(directory).absolute()
-    if not (directory / _DESCRIPTION).is_file():
+    corpus, description = Mini(directory), directory / _DESCRIPTION
+    if not description.is_file():
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise InputError(f"{directory} exists and is not the embedded corpus; choose another directory.")
-        from npda.corpus.mini.speech import record
-
-        with atomic_directory(directory) as building:
-            record(building, language, seed, progress)
-            (building / _DESCRIPTION).write_text(json.dumps(made_of, indent=2) + "\n")
-    elif json.loads((directory / _DESCRIPTION).read_text()) != made_of:
+    elif json.loads(description.read_text()) != made_of:
         raise InputError(
             f"{directory} holds the embedded corpus of another language, seed or version; "
             "remove it or choose another directory."
         )
-    return Mini(directory)
+    # Again, if another process has just published the corpus with other splits.
+    while missing := corpus.missing(only):
+        from npda.corpus.mini.speech import record
+
+        with atomic_directory(directory) as building:
+            record(building, missing, language, seed, progress)
+            (building / _DESCRIPTION).write_text(json.dumps(made_of, indent=2) + "\n")
+            if description.is_file():
+                _add(missing, Mini(building), corpus)
+    return corpus
+
+
+def _add(splits: Sequence[tuple[str, str]], made: Mini, corpus: Mini) -> None:
+    """Move splits to the others; the manifest comes last, and tells that a split is there."""
+    for key in splits:
+        audio = corpus.audio(*key)
+        audio.parent.mkdir(exist_ok=True)
+        if not audio.exists():
+            with suppress(FileExistsError, NotADirectoryError):  # another process was faster, with the same speech
+                os.rename(made.audio(*key), audio)
+        os.replace(made.text(*key), corpus.text(*key))
+        os.replace(made.manifest(*key), corpus.manifest(*key))
 
 
 def version() -> str:

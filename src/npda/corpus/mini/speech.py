@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, repeat
 from pathlib import Path
@@ -11,7 +12,7 @@ import soundfile
 from npda.audio import SAMPLE_RATE, frame_count
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.mini import Mini
-from npda.corpus.mini.grammar import SPLITS, sentences
+from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, write_pairs
 from npda.corpus.synthesis import Espeak, Synthesizer
 from npda.progress import bar
@@ -22,16 +23,16 @@ RATES = range(285, 316)
 PITCHES = range(40, 61)
 
 
-def record(directory: Path, language: str, seed: int, progress: bool) -> None:
-    """Write audio, manifests and text pairs of every domain and split into a directory."""
+def record(directory: Path, splits: Sequence[tuple[str, str]], language: str, seed: int, progress: bool) -> None:
+    """Write audio, manifests and text pairs of some splits into a directory. splits: (domain, split)"""
     corpus = Mini(directory)
-    splits = {key: sentences(*key, language, seed) for key in SPLITS}
+    texts = {key: sentences(*key, language, seed) for key in splits}
     threads = os.cpu_count() or 1
     synthesizers = cycle([Espeak() for _ in range(threads)])
     with ThreadPoolExecutor(threads) as pool, bar(progress) as display:
-        task = display.add_task("Recording", total=sum(map(len, splits.values())), note="")
-        for (domain, split), pairs in splits.items():
-            folder = directory / domain / split
+        task = display.add_task("Recording", total=sum(map(len, texts.values())), note="")
+        for (domain, split), pairs in texts.items():
+            folder = corpus.audio(domain, split)
             folder.mkdir(parents=True)
             utterances = []
             for utterance in pool.map(_read_aloud, pairs, synthesizers, repeat(folder), repeat(seed)):
