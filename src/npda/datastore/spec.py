@@ -13,7 +13,7 @@ from npda.errors import InputError
 logger = logging.getLogger(__name__)
 
 EXACT = "exact"
-EXACT_BELOW = 50_000  # keys; comparing with all of them takes a few milliseconds
+EXACT_BELOW = 30_000  # keys; from there on lists that are looked at in part are faster, and find the same
 TRAINING_KEYS = 1_000_000
 _TRAINING_BYTES = 1 << 30
 _POINTS = 39  # training keys a centroid, below which Faiss's k-means gives poor centroids
@@ -38,7 +38,7 @@ class IndexSpec:
 def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: int | None = None) -> IndexSpec:
     """What "auto", "exact", "paper" or a Faiss factory string means for a store of this size.
 
-    "auto" compares all keys below 50,000. Above, it takes inverted lists, 4·√keys of them as a power of two and at
+    "auto" compares all keys below 30,000. Above, it takes inverted lists, 4·√keys of them as a power of two and at
     most the paper's 8,192, and re-ranks: of codes of a byte a dimension, or from 2 million keys on of the paper's 64
     bytes a key. "paper" trusts the codes, as the paper did.
     """

@@ -44,7 +44,7 @@ class DemoOptions:
 
     recipe: ModelRecipe = field(default_factory=ModelRecipe)
     search: SearchOptions = field(default_factory=SearchOptions)
-    decodes: int = 6
+    decodes: int = 8
     fractions: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2)
     shipped: Path = SHIPPED
     processes: int = 2
