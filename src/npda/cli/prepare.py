@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.leaks import (
+    REPORT_COLUMNS,
+    WHY,
+    check_outputs,
+    held_out_pairs,
+    kinds,
+    leakage_record,
+    report_row,
+    table_writer,
+)
 from npda.errors import InputError
 
 if TYPE_CHECKING:
@@ -135,7 +145,6 @@ def europarl(
 
         npda prepare europarl corpora/europarl-v7 --language ro --sample 0 --against test.tsv --out data/europarl-ro.tsv
     """
-    from npda.cli.filter import REPORT_COLUMNS, _check_outputs, _held_out, _table
     from npda.corpus.cleaning import CleaningSettings, clean
     from npda.corpus.europarl import files, stream
     from npda.corpus.leakage import LeakageFilter, LeakageReport
@@ -148,14 +157,15 @@ def europarl(
     inputs = files(root, language)
     if report is not None and not held_out:
         raise InputError("--report lists what leaks a held-out set; name the held-out sets with --against.")
-    _check_outputs(out, report, inputs, held_out)
-    held_out_pairs = (pair for path in held_out for pair in _held_out(path, ("en", language)))
-    leakage = LeakageFilter(held_out_pairs) if held_out else None
+    check_outputs(out, report, inputs, held_out)
+    leakage = None
+    if held_out:
+        leakage = LeakageFilter(pair for path in held_out for pair in held_out_pairs(path, ("en", language)))
     skipped: Counter[str] = Counter()
     leaks = LeakageReport(examples_each=1)
     written = 0
     out.parent.mkdir(parents=True, exist_ok=True)
-    with _table(report, REPORT_COLUMNS) as drop, _table(out, COLUMNS) as keep:
+    with table_writer(report, REPORT_COLUMNS) as drop, table_writer(out, COLUMNS) as keep:
         read = clean(track(stream(root, language), f"reading {inputs[1].name}"), settings, skipped)
         kept = _without_leaks(read, leakage, leaks, drop)
         if sample:
@@ -235,15 +245,13 @@ def _without_leaks(
     pairs: Iterable[Pair], leakage: LeakageFilter | None, leaks: LeakageReport, drop: Callable[[dict[str, str]], None]
 ) -> Iterator[Pair]:
     """The pairs that leak nothing; the others go into the report."""
-    from npda.cli.filter import _row
-
     for pair in pairs:
         leak = leakage.find(pair) if leakage else None
         leaks.add(leak)
         if leak is None:
             yield pair
         else:
-            drop(_row(leak))
+            drop(report_row(leak))
 
 
 def _reasons(skipped: Counter[str], leaks: LeakageReport) -> str:
@@ -252,14 +260,12 @@ def _reasons(skipped: Counter[str], leaks: LeakageReport) -> str:
 
 
 def _print_europarl(record: dict, leaks: LeakageReport, skipped: Counter[str], as_json: bool) -> None:
-    from npda.cli.filter import WHY, _kinds, _record
-
     if as_json:
-        print(json.dumps({**record, "leakage": _record(leaks)}, ensure_ascii=False))
+        print(json.dumps({**record, "leakage": leakage_record(leaks)}, ensure_ascii=False))
         return
     for what, count in skipped.items():
         print(f"dropped {count:,} pairs {what}")
-    for reason, side in _kinds(leaks):
+    for reason, side in kinds(leaks):
         print(f"dropped {leaks.counts[reason, side]:,} pairs: {WHY[reason].format(side=side)}")
     if not record["against"]:
         print("compared with no held-out set; name dev and test with --against")
