@@ -1,5 +1,7 @@
 """Batches by length: every example once, no batch too large, the same for any number of processes."""
 
+from itertools import pairwise
+
 import numpy as np
 import tiny
 import tiny_training
@@ -7,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from npda.models.batches import cut
 from npda.training.batching import BatchPlan, by_length, derived_seed
 from npda.training.data import Share, SpeechData
 
@@ -29,6 +32,18 @@ def test_evaluation_batches_have_every_example_once(lengths, budget):
     batches = by_length(lengths, budget)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= budget for batch in batches)
+
+
+@given(LENGTHS, st.integers(1, 1000), st.integers(1, 8), st.booleans())
+def test_cutting_keeps_the_order_and_fills_every_batch(lengths, room, most, longest_first):
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=longest_first)
+    batches = cut(order, lengths, room, most)
+    assert [i for batch in batches for i in batch] == order
+    assert all(1 <= len(batch) <= most for batch in batches)
+    assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= room for batch in batches)
+    for batch, following in pairwise(batches):
+        together = [*batch, following[0]]
+        assert len(batch) == most or len(together) * max(lengths[i] for i in together) > room
 
 
 def test_epochs_differ_and_repeat():

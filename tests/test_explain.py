@@ -324,9 +324,8 @@ def test_the_page_is_whole_and_asks_nobody(explanation, change):
     (script,) = ["".join(found.texts["script"])]
     assert sum(tag == "script" for tag, _ in found.elements) == 1
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in "".join(
-        found.all("content")
-    )
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; script-src 'sha256-{digest}'"
+    assert policy in found.all("content")
     # Every word leads to its panel, also without the script.
     ids = found.all("id")
     assert len(ids) == len(set(ids))

@@ -14,6 +14,7 @@ from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.fusion import Fusion
 from npda.errors import InputError
 from npda.models import load_text2text
+from npda.models.batches import cut
 from npda.models.text2text import MAX_SOURCE, Text2Text
 from npda.translator import Audio, Translation, Translator
 
@@ -75,18 +76,11 @@ class TextTranslator:
         return search(self.model, memory, prompt, options, fusions)
 
 
-def _batches(sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Indices of the sources that have tokens, longest first, cut where a padded batch would be too large."""
-    batch: list[int] = []
-    for index in sorted(range(len(sources)), key=lambda index: -len(sources[index])):
-        if not sources[index]:
-            break
-        if batch and (len(batch) == _BATCH_TEXTS or len(sources[batch[0]]) * (len(batch) + 1) > _BATCH_TOKENS):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
+def _batches(sources: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Indices of the sources that have tokens, longest first."""
+    lengths = [len(source) for source in sources]
+    order = sorted((i for i, length in enumerate(lengths) if length), key=lengths.__getitem__, reverse=True)
+    return cut(order, lengths, _BATCH_TOKENS, _BATCH_TEXTS)
 
 
 class Cascade:

@@ -20,6 +20,7 @@ from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
+from npda.models.batches import cut
 from npda.models.hearing import features_of
 
 Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
@@ -149,14 +150,8 @@ class Translator:
         return Translation(text, score, item.duration, item.source, texts)
 
 
-def _batches(heard: Sequence[_Heard | None]) -> Iterator[list[int]]:
-    """Indices of what was heard, longest first, cut where a padded batch would exceed its frames."""
-    lengths = {index: len(item.features) for index, item in enumerate(heard) if item is not None}
-    batch: list[int] = []
-    for index in sorted(lengths, key=lengths.__getitem__, reverse=True):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > _BATCH_FRAMES:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
+def _batches(heard: Sequence[_Heard | None]) -> list[list[int]]:
+    """Indices of what was heard, longest first."""
+    lengths = [len(item.features) if item is not None else 0 for item in heard]
+    order = sorted((i for i, item in enumerate(heard) if item is not None), key=lengths.__getitem__, reverse=True)
+    return cut(order, lengths, _BATCH_FRAMES)

@@ -21,6 +21,7 @@ from npda.datastore.projection import Projection
 from npda.datastore.shards import Chunk
 from npda.errors import InputError
 from npda.models.backbone import Backbone, Memory
+from npda.models.batches import cut
 
 Sentence = Pair | Utterance
 
@@ -123,18 +124,12 @@ class Encoder:
         return features
 
 
-def _batches(prepared: Sequence[_Prepared]) -> Iterator[list[int]]:
-    """Places of sentences of similar length, cut where a padded batch would exceed its size."""
-    if not prepared:
-        return
-    limit = BATCH_FRAMES if isinstance(prepared[0].sentence, Utterance) else BATCH_TOKENS
-    batch: list[int] = []
-    for index in sorted(range(len(prepared)), key=lambda index: (prepared[index].length, len(prepared[index].tokens))):
-        if batch and prepared[index].length * (len(batch) + 1) > limit:
-            yield batch
-            batch = []
-        batch.append(index)
-    yield batch
+def _batches(prepared: Sequence[_Prepared]) -> list[list[int]]:
+    """Places of sentences of similar length; those of a chunk are all spoken or all written."""
+    lengths = [item.length for item in prepared]
+    order = sorted(range(len(prepared)), key=lambda place: (lengths[place], len(prepared[place].tokens)))
+    spoken = bool(prepared) and isinstance(prepared[0].sentence, Utterance)
+    return cut(order, lengths, BATCH_FRAMES if spoken else BATCH_TOKENS)
 
 
 def _parameters(backbone: Backbone) -> Iterator[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import torch
@@ -17,6 +18,7 @@ from npda.decoding.beam import SearchOptions, search
 from npda.decoding.fusion import Fusion
 from npda.errors import InputError
 from npda.models.backbone import Backbone, Memory
+from npda.models.batches import cut
 
 Way = Literal["speech", "text"]  # into the decoder: ``hear`` or ``read``
 
@@ -158,13 +160,8 @@ def _example(backbone: Backbone, sentence: Utterance | Pair, way: Way, language:
 
 
 def _batches(examples: Sequence[Example], limit: int) -> Iterator[Batch]:
-    """Sentences of one prompt and of similar length, cut where a padded batch would exceed its limit."""
-    places: list[int] = []
-    for place in sorted(range(len(examples)), key=lambda i: (examples[i].prompt, examples[i].length)):
-        example = examples[place]
-        full = len(places) == _SENTENCES or example.length * (len(places) + 1) > limit
-        if places and (full or example.prompt != examples[places[0]].prompt):
-            yield Batch(tuple(places), examples[places[0]].prompt)
-            places = []
-        places.append(place)
-    yield Batch(tuple(places), examples[places[0]].prompt)
+    """Sentences of one prompt and of similar length."""
+    lengths = [example.length for example in examples]
+    order = sorted(range(len(examples)), key=lambda place: (examples[place].prompt, lengths[place]))
+    for prompt, places in groupby(order, key=lambda place: examples[place].prompt):
+        yield from (Batch(tuple(batch), prompt) for batch in cut(places, lengths, limit, _SENTENCES))

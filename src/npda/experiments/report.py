@@ -16,7 +16,7 @@ from npda.experiments.paper import MINI, is_mini
 from npda.experiments.recipe import Recipe
 from npda.experiments.report_plots import pictures
 from npda.experiments.table import Cell, Table
-from npda.explanation.style import CSS
+from npda.explanation.document import head
 from npda.files import atomic_write
 
 _MORE_CSS = """
@@ -134,22 +134,12 @@ def _known(cell: Cell, name: str) -> bool:
 
 def page(recipe: Recipe, tables: Sequence[Table]) -> str:
     """A page that needs nothing but itself."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
-    title = f"Results of the recipe {escape(recipe.name)}"
+    title = f"Results of the recipe {recipe.name}"
     remarks = "\n".join(f'<p class="intro soft">{escape(remark)}</p>' for remark in _remarks(recipe))
     sections = "\n".join(map(_section, tables))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{CSS}{_MORE_CSS}</style>
-</head>
-<body>
+    return f"""{head(title, _MORE_CSS)}<body>
 <header>
-<h1>{title}</h1>
+<h1>{escape(title)}</h1>
 {remarks}
 </header>
 <main>

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TextIO
 
+from npda.explanation.document import head
 from npda.explanation.records import Evidence, Explanation, Token, Word
-from npda.explanation.style import CSS, SCRIPT
+from npda.explanation.style import SCRIPT
 from npda.explanation.wording import clean, number, percent, recording, verdict, where
 from npda.explanation.words import WORD_BEGIN
 
@@ -18,7 +17,7 @@ SHOWN = 8  # sentences behind a word; all of them are in the JSON
 
 def write_page(explanations: Iterable[Explanation], stream: TextIO, title: str = "Why these words?") -> int:
     """Write a section for every explanation as soon as it is there; return how many there were."""
-    stream.write(_head(title))
+    stream.write(_opening(title))
     count = 0
     for count, explanation in enumerate(explanations, 1):
         stream.write(_card(explanation, f"u{count}"))
@@ -26,21 +25,8 @@ def write_page(explanations: Iterable[Explanation], stream: TextIO, title: str =
     return count
 
 
-def _head(title: str) -> str:
-    # Texts come from outside. Should one ever slip through unescaped, the browser still runs only our own script.
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{escape(title)}</title>
-<style>{CSS}</style>
-</head>
-<body>
+def _opening(title: str) -> str:
+    return f"""{head(title, script=SCRIPT)}<body>
 <header>
 <h1>{escape(title)}</h1>
 <p class="intro soft">Each word of a translation is chosen by the model and by the sentences in the datastore that came

@@ -11,6 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from npda.models.batches import cut
+
 _JITTER = 0.1  # lengths are off by up to this share when sorted, so that batches differ from epoch to epoch
 
 
@@ -44,20 +46,6 @@ class BatchPlan:
         batches = [batches[i] for i in random.permutation(len(batches))]
         step = self.batches_per_update
         return [batches[i : i + step] for i in range(0, len(batches), step)]
-
-
-def cut(order: Sequence[int], lengths: Sequence[int], batch_frames: int) -> list[list[int]]:
-    """Cut examples, in the given order, where a padded batch would exceed its frames."""
-    batches: list[list[int]] = []
-    batch: list[int] = []
-    longest = 0
-    for index in order:
-        longest = max(longest, lengths[index])
-        if batch and longest * (len(batch) + 1) > batch_frames:
-            batches.append(batch)
-            batch, longest = [], lengths[index]
-        batch.append(index)
-    return [*batches, batch] if batch else batches
 
 
 def by_length(lengths: Sequence[int], batch_frames: int) -> list[list[int]]:
