@@ -71,7 +71,7 @@ def meant(wanted: Wanted, large: bool) -> Data:
 class Store:
     """A datastore: made from which data, through which way into the decoder; what is done to it afterwards.
 
-    variant: how it is searched or combined, see npda.systems.decoding
+    variant: how it is searched or combined, see npda.systems.variants
     """
 
     data: Data
