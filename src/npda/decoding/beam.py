@@ -66,7 +66,7 @@ def search(
 
     for length in range(1, limit + 1):
         states = stream.step(fed.flatten(0, 1))
-        log_probs = torch.log_softmax(backbone.logits(states).float(), dim=-1)
+        log_probs = torch.log_softmax(_allowed(backbone, states, length), dim=-1)
         for fusion in fusions:
             log_probs = fusion.apply(states, log_probs, prefixes.flatten(0, 1))
 
@@ -96,6 +96,14 @@ def search(
         fed = prefixes[:, :, -1:]
 
     return finished.hypotheses(options.n_best, backbone.target.eos)
+
+
+def _allowed(backbone: Backbone, states: Tensor, length: int) -> Tensor:
+    """The model's scores of the token at this length, those it does not write far below. → [rows, vocabulary]"""
+    logits = backbone.logits(states).float()
+    rules = backbone.suppressed
+    tokens = rules.always + rules.first if length == 1 else rules.always
+    return logits.index_fill(-1, torch.tensor(tokens, device=logits.device), _NEVER) if tokens else logits
 
 
 def _pick(rows: Tensor, index: Tensor) -> Tensor:

@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npda.errors import InputError
+from npda.models.hub import model_directory
 
 if TYPE_CHECKING:
     from npda.models.speech2text import Speech2Text
     from npda.models.text2text import Text2Text
 
-_SPEECH, _TEXT = "speech_to_text", "npda-text2text"
+    AnyBackbone = Speech2Text | Text2Text
 
 
-def load_backbone(directory: str | Path) -> Speech2Text | Text2Text:
-    """Open a model directory of either kind, whoever saved it: npda or transformers' ``save_pretrained``."""
-    directory = Path(directory)
-    model_type = read_config(directory).get("model_type")
-    if model_type not in (_SPEECH, _TEXT):
+def _speech2text(directory: Path, source_language: str | None) -> Speech2Text:
+    from npda.models.speech2text import Speech2Text
+
+    return Speech2Text.from_pretrained(directory)
+
+
+def _text2text(directory: Path, source_language: str | None) -> Text2Text:
+    from npda.models.text2text import Text2Text
+
+    return Text2Text.from_pretrained(directory)
+
+
+# model_type of a config.json → the loader, which imports its family only when it is asked for. A loader takes the
+# directory and the language that is spoken or read, for families that have to be told.
+_LOADERS: Mapping[str, Callable[[Path, str | None], AnyBackbone]] = {
+    "speech_to_text": _speech2text,
+    "npda-text2text": _text2text,
+}
+
+
+def load_backbone(model: str | Path, source_language: str | None = None) -> AnyBackbone:
+    """Open a model by its directory or its name on the hub, whoever saved it: npda or ``save_pretrained``.
+
+    source_language: spoken or read, for models of many languages; by default what the directory says
+    """
+    directory = model_directory(model)
+    model_type = str(read_config(directory).get("model_type"))
+    if model_type not in _LOADERS:
         raise InputError(
-            f"{directory}: models of type {model_type!r} cannot be opened; expected a Speech2Text directory "
-            f"(model_type {_SPEECH!r} in its config.json)."
+            f"{directory}: models of type {model_type!r} cannot be opened; the model_type of its config.json should be "
+            f"one of {', '.join(_LOADERS)}."
         )
     if not (directory / "model.safetensors").is_file() and not (directory / "model.safetensors.index.json").is_file():
         raise InputError(
             f"{directory}: there is no model.safetensors; save the model with save_pretrained() of transformers 5, "
             "pickled weights are not opened."
         )
-    if model_type == _TEXT:
-        from npda.models.text2text import Text2Text
-
-        return Text2Text.from_pretrained(directory)
-    from npda.models.speech2text import Speech2Text
-
     try:
-        return Speech2Text.from_pretrained(directory)
+        return _LOADERS[model_type](directory, source_language)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{directory}: the model cannot be loaded: {reason}") from error
@@ -48,7 +67,8 @@ def load_speech2text(directory: str | Path) -> Speech2Text:
 
     backbone = load_backbone(directory)
     if not isinstance(backbone, Speech2Text):
-        raise InputError(f"{directory} translates text; give the directory of a speech translator or recogniser.")
+        kind = "translates text" if backbone.max_frames == 0 else f"is of the family {type(backbone).__name__}"
+        raise InputError(f"{directory} {kind}; give the directory of a speech translator or recogniser of npda train.")
     return backbone
 
 

@@ -27,6 +27,17 @@ class Memory:
     mask: Tensor
 
 
+@dataclass(frozen=True)
+class Suppressed:
+    """Tokens a search does not write of the model's own accord.
+
+    always: nowhere; first: not right after the prompt
+    """
+
+    always: tuple[int, ...] = ()
+    first: tuple[int, ...] = ()
+
+
 class Stream(Protocol):
     """Decoding in progress: the caches of ``sentences × beam`` rows, sentence by sentence."""
 
@@ -66,6 +77,7 @@ class Backbone(Protocol):
     dim: int  # width of a decoder state: the width of a datastore key
     max_frames: int  # longest utterance ``hear`` takes
     max_target: int  # longest target the decoder has positions for, prompt included
+    suppressed: Suppressed  # what the search leaves out; ``logits`` has all of it, for training
 
     @property
     def target(self) -> Tokens: ...

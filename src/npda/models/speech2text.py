@@ -21,7 +21,7 @@ from npda import audio
 from npda.audio import Normalizer
 from npda.errors import InputError
 from npda.models.adapters import Adapters, AdapterSize
-from npda.models.backbone import Memory
+from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import Adapt, decoder_states, decoder_stream, positions, target_prompt
 from npda.models.feature_selection import FeatureSelection
 from npda.models.stream import TransformerStream
@@ -55,6 +55,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 class Speech2Text(nn.Module):
     """A `Backbone` around transformers' Speech2Text."""
+
+    suppressed = Suppressed()
 
     def __init__(
         self,

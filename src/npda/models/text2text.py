@@ -16,7 +16,7 @@ from transformers.models.speech_to_text.modeling_speech_to_text import Speech2Te
 
 from npda.errors import InputError
 from npda.files import atomic_write
-from npda.models.backbone import Memory
+from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import decoder_states, decoder_stream, target_prompt
 from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.stream import TransformerStream
@@ -48,6 +48,7 @@ class Text2TextSize:
 class Text2Text(nn.Module):
     """A `Backbone` that reads and cannot hear."""
 
+    suppressed = Suppressed()
     max_frames = 0
     max_target = 1_024
 
