@@ -24,6 +24,7 @@ VERBS = [
     "prepare",
     "remove",
     "reproduce",
+    "synthesize",
     "train",
     "train-text",
     "translate",

@@ -22,6 +22,7 @@ from npda.cli.mini import mini
 from npda.cli.prepare import prepare
 from npda.cli.remove import remove
 from npda.cli.reproduce import reproduce
+from npda.cli.synthesize import synthesize
 from npda.cli.train import train
 from npda.cli.train_text import train_text
 from npda.cli.translate import translate
@@ -49,6 +50,7 @@ app.command()(inspect)
 app.command()(remove)
 app.command()(compress)
 app.command("filter")(filter_)
+app.command()(synthesize)
 app.command()(mini)
 app.command()(reproduce)
 app.add_typer(prepare, name="prepare")

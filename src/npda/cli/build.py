@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,9 @@ import typer
 from npda.errors import InputError
 
 if TYPE_CHECKING:
+    from npda.corpus.pairs import Pair
     from npda.datastore.build import Source
+    from npda.datastore.encode import Sentence
 
 
 def build(
@@ -23,6 +25,10 @@ def build(
     tmx: Annotated[Path | None, typer.Option(help="Translation memory; needs --source-language, --language.")] = None,
     speech: Annotated[Path | None, typer.Option(help="Manifest of in-domain speech, for the kNN-MT baseline.")] = None,
     glossary: Annotated[Path | None, typer.Option(help="Term pairs: a CSV or TSV with two columns.")] = None,
+    speak: Annotated[
+        str | None, typer.Option(help="Voice that reads the text aloud, to take the keys from speech: espeak:en-us.")
+    ] = None,
+    keep_audio: Annotated[Path | None, typer.Option(help="Folder to keep what --speak said, with a manifest.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the source inside the store [default: the file's].")] = None,
     index: Annotated[str, typer.Option(help="auto, exact, paper (IVF8192,PQ64) or a Faiss factory string.")] = "auto",
     nprobe: Annotated[int | None, typer.Option(min=1, help="Inverted lists a search looks at.")] = None,
@@ -39,6 +45,9 @@ def build(
     Memory stays bounded however large the input. An interrupted build goes on where it stopped when it is started
     again, and gives the same bytes.
 
+    With --speak a model needs no text encoder: a voice reads the source side aloud, and the model hears it. Voices are
+    espeak:en-us (always there; @300 after it for 300 words a minute), pico:de-DE and piper:MODEL.onnx, if installed.
+
     Examples:
 
         npda build --model runs/demo/aligned --text parliament.tsv --out store
@@ -48,22 +57,49 @@ def build(
         npda build --model runs/demo/aligned --glossary terms.csv --out terms
 
         npda build --model runs/demo/aligned --tmx memory.tmx --source-language en --language de --append --out store
+
+        npda build --model runs/demo/base --text parliament.tsv --speak espeak:en-us@300 --out spoken
     """
     if append and (index != "auto" or nprobe is not None or rerank is not None):
         raise InputError("With --append the datastore keeps its index: leave out --index, --nprobe and --rerank.")
-    given = _source(text, source, target, tmx, speech, glossary, name, source_language, language)
+    if (keep_audio and not speak) or (speak and speech):
+        raise InputError("--speak reads text aloud: it does not go with --speech, and --keep-audio needs it.")
+    inputs = (text, source, target, tmx, speech, glossary, name, source_language, language)
+    given = _source(*inputs)
 
     from npda.cli.inspect import print_store
-    from npda.datastore.build import BuildOptions
+    from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions
     from npda.datastore.store import Datastore
     from npda.models import load_backbone
 
-    options = BuildOptions(index=index, nprobe=nprobe, rerank=rerank, language=language)
+    chunk = SPOKEN_CHUNK if speak else CHUNK
+    options = BuildOptions(index=index, nprobe=nprobe, rerank=rerank, language=language, chunk=chunk)
     # The store is looked at first: a model takes its time to load.
     before = Datastore.open(out) if append else None
+    if speak:
+        given = _spoken(given, speak, keep_audio, _source(*inputs))
     backbone = load_backbone(model)
     store = before.append(backbone, given, options) if before else Datastore.build_from(backbone, given, out, options)
     print_store(store, json)
+
+
+def _spoken(source: Source, name: str, keep: Path | None, again: Source) -> Source:
+    """The same, read aloud by a voice. keep: where what it says stays; again: the source for a second reading"""
+    from dataclasses import replace
+
+    from npda.corpus.recording import AUDIO, synthesize
+    from npda.corpus.voices import voice
+
+    speaker = voice(name)
+    if keep is not None:
+        synthesize(_pairs(again.sentences), speaker, keep, Path(again.name).stem)
+    return replace(source, kind="spoken", voice=speaker, audio=keep / AUDIO if keep else None)
+
+
+def _pairs(sentences: Iterable[Sentence]) -> Iterator[Pair]:
+    from npda.corpus.pairs import Pair
+
+    return (sentence for sentence in sentences if isinstance(sentence, Pair))
 
 
 def _source(
@@ -89,7 +125,6 @@ def _source(
 
     from npda.corpus.pairs import stream_moses, stream_pairs
     from npda.datastore.build import Source
-    from npda.datastore.encode import Sentence
 
     sentences: Iterable[Sentence]
     kind = "speech" if speech else "glossary" if glossary else "text"

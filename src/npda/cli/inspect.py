@@ -62,7 +62,8 @@ def print_store(store: Datastore, as_json: bool = False, verified: bool = False)
     sources = Table("source", "kind", "sentences", "keys", "left out", title="sources", title_justify="left")
     for source in store.info.sources:
         numbers = (f"{number:,}" for number in (source.sentences, source.keys, source.skipped))
-        sources.add_row(source.name, source.kind, *numbers)
+        kind = f"{source.kind} ({source.voice})" if source.voice else source.kind
+        sources.add_row(source.name, kind, *numbers)
     console = Console()
     console.print(table)
     console.print(sources)

@@ -13,11 +13,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from npda.corpus.manifest import Utterance
+from npda.corpus.pairs import Pair
 from npda.datastore.encode import Encoder, Sentence
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest, vocabulary_digest
 from npda.datastore.format import SHARDS, Kind, ShardInfo, SourceInfo, StoreInfo, write_info
@@ -31,7 +34,11 @@ from npda.files import atomic_write
 from npda.models.backbone import Backbone
 from npda.progress import bar
 
+if TYPE_CHECKING:
+    from npda.corpus.voices import Voice
+
 CHUNK = 8_192  # sentences a shard: some hundred megabytes of keys
+SPOKEN_CHUNK = 1_024  # of a text read aloud: some hundred megabytes of audio
 
 
 @dataclass(frozen=True)
@@ -58,17 +65,22 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class Source:
-    """Sentences under one name: pairs, read as text, or utterances, heard.
+    """Sentences under one name: pairs, read as text, or utterances, heard, or pairs that a voice reads aloud.
 
-    total: how many, for the progress bar, where ``len(sentences)`` cannot tell
+    total: how many, for the progress bar, where ``len(sentences)`` cannot tell; voice: with the kind "spoken";
+    audio: folder where what it says stays, or is found already; else it is deleted shard by shard
     """
 
     name: str
     sentences: Iterable[Sentence]
     kind: Kind = "text"
     total: int | None = None
+    voice: Voice | None = None
+    audio: Path | None = None
 
     def __post_init__(self) -> None:
+        if (self.kind == "spoken") != (self.voice is not None):
+            raise ValueError("a source is spoken if it has a voice")
         if not self.name.strip() or any(ord(character) < 32 for character in self.name):
             raise InputError(f"A source cannot be called {self.name!r}: give it a name that can be read.")
 
@@ -106,7 +118,7 @@ def plan(backbone: Backbone, source: Source, options: BuildOptions) -> dict[str,
     return {
         "model": model_digest(backbone),
         "vocabularies": [vocabulary_digest(backbone), len(backbone.source) if backbone.source else 0],
-        "source": [source.name, source.kind],
+        "source": [source.name, source.kind, *([source.voice.name] if source.voice else [])],
         "settings": [options.language, options.chunk, options.index, options.nprobe, options.rerank],
     }
 
@@ -137,7 +149,7 @@ def encode_source(
             digest.update(chunk_digest.encode())
             languages.update(sentence.tgt_lang or options.language for sentence in chunk)
             shard, left_out = _finished(work, number, first, chunk_digest) or _encode(
-                encoder, source.name, chunk, work, number, first, chunk_digest
+                encoder, source, chunk, work, number, first, chunk_digest
             )
             if shard.keys:
                 shards.append(shard)
@@ -154,6 +166,7 @@ def encode_source(
         skipped=skipped,
         digest=digest.hexdigest(),
         languages=() if None in languages else tuple(sorted(map(str, languages))),
+        voice=source.voice.name if source.voice else "",
     )
     return info, shards
 
@@ -164,18 +177,41 @@ def open_entries(shards: Sequence[tuple[Path, ShardInfo]], dim: int, keep_mapped
 
 
 def _encode(
-    encoder: Encoder, source: str, sentences: Sequence[Sentence], work: Workspace, number: int, first: int, digest: str
+    encoder: Encoder,
+    source: Source,
+    sentences: Sequence[Sentence],
+    work: Workspace,
+    number: int,
+    first: int,
+    digest: str,
 ) -> tuple[ShardInfo, int]:
     clear(work.parts)  # an index begun before this shard was there does not know it
-    chunk, skipped = encoder.encode(sentences)
+    with _heard(source, sentences, work) as heard:
+        chunk, skipped = encoder.encode(heard)
+        skipped += len(sentences) - len(heard)
     name = f"{number:05}"
     count = len(chunk.values)
     files = write_shard(work.store, name, chunk) if count else {}
-    shard = ShardInfo(name=name, source=source, first=first, keys=count, sentences=len(chunk.texts), files=files)
+    shard = ShardInfo(name=name, source=source.name, first=first, keys=count, sentences=len(chunk.texts), files=files)
     with atomic_write(work.records / f"{name}.json") as temporary:
         record = {"input": digest, "skipped": skipped, "shard": shard.model_dump()}
         temporary.write_text(json.dumps(record), encoding="utf-8")
     return shard, skipped
+
+
+@contextmanager
+def _heard(source: Source, sentences: Sequence[Sentence], work: Workspace) -> Iterator[Sequence[Sentence]]:
+    """The sentences as the model takes them: where there is a voice, its recordings, without the silent ones."""
+    if source.voice is None:
+        yield sentences
+        return
+    from npda.corpus.recording import clips
+
+    pairs = [sentence for sentence in sentences if isinstance(sentence, Pair)]
+    folder = source.audio or work.root / "audio"
+    yield [clip for clip in clips(pairs, source.voice, folder) if clip is not None]
+    if source.audio is None:
+        shutil.rmtree(folder)
 
 
 def _finished(work: Workspace, number: int, first: int, digest: str) -> tuple[ShardInfo, int] | None:

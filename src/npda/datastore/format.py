@@ -27,7 +27,7 @@ PROJECTION_FILE = "projection.safetensors"
 KEY_LOCATION = "decoder output after the final layer norm"
 RECALL_K = 8
 
-Kind = Literal["text", "speech", "glossary"]
+Kind = Literal["text", "speech", "glossary", "spoken"]  # spoken: text, read aloud by a voice and heard
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]  # of a file or folder inside the store: no way out
 Count = Annotated[int, Field(ge=0)]
@@ -81,6 +81,7 @@ class SourceInfo(_Part):
     skipped: Count  # sentences the model has no room for
     digest: Digest
     languages: tuple[str, ...] = ()  # of the targets, as far as they are named
+    voice: str = ""  # that read the text aloud, if one did
 
 
 class Recall(_Part):
@@ -157,9 +158,10 @@ class StoreInfo(_Part):
 
     def digest(self) -> str:
         """Changes with every key, value, text and index, not with what was measured afterwards."""
-        # Languages are in the keys already; stores that do not name theirs keep their digest. So do those that were
-        # never compressed.
-        apart: dict[str, Any] = {"distance_scale": True, "index": {"recall"}, "sources": {"__all__": {"languages"}}}
+        # Languages and voices are in the keys already; stores that do not name theirs keep their digest. So do those
+        # that were never compressed.
+        described = {"__all__": {"languages", "voice"}}
+        apart: dict[str, Any] = {"distance_scale": True, "index": {"recall"}, "sources": described}
         apart |= {"pruned": True} | ({"projection": True} if self.projection is None else {})
         content = self.model_dump_json(exclude=apart)
         return hashlib.sha256(content.encode()).hexdigest()
