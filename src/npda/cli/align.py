@@ -22,6 +22,9 @@ def align(
     layers: Annotated[
         int | None, typer.Option(min=1, help="Of the text encoder (default: the speech encoder's).")
     ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(min=0, max=0.9, help="Of the text encoder (default: the speech encoder's).")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, data order and dropout.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="End after so many passes over the data.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At its peak.")] = None,
@@ -50,7 +53,7 @@ def align(
         "batch_frames": batch_tokens,
     }
     settings = replace(align_defaults(model), **{name: value for name, value in changes.items() if value is not None})
-    summary = train_alignment(model, triplets, dev, out, settings, variant, layers, progress=not as_json)
+    summary = train_alignment(model, triplets, dev, out, settings, variant, layers, dropout, progress=not as_json)
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

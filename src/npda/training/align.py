@@ -36,11 +36,12 @@ def train_alignment(
     settings: TrainingSettings,
     variant: Variant = "full",
     layers: int | None = None,
+    dropout: float | None = None,
     progress: bool = True,
 ) -> TrainingSummary:
     """Write the model with a trained text encoder to ``out``; a run that was interrupted there goes on.
 
-    layers: of the text encoder, by default as many as the speech encoder has
+    layers, dropout: of the text encoder, by default those of the speech encoder
     """
     backbone = load_speech2text(model)
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
@@ -50,11 +51,12 @@ def train_alignment(
         "dev": fingerprint(dev_data),
         "variant": variant,
         "layers": layers,
+        **({"dropout": dropout} if dropout is not None else {}),
     }
     with Run(out, settings, description) as run:
         torch.manual_seed(settings.seed)
         layers = 0 if variant == "embedding-only" else layers or backbone.model.config.encoder_layers
-        backbone.text_encoder = fresh_text_encoder(backbone, layers)
+        backbone.text_encoder = fresh_text_encoder(backbone, layers, dropout)
         teacher = run.directory / "teacher"
         if running().is_main_process:
             TeacherStates.make(teacher / "train", data, backbone, progress=progress)
@@ -76,7 +78,7 @@ def _usable(manifests: Sequence[str | Path], settings: TrainingSettings) -> list
     return within(utterances, settings.max_frames)[0]
 
 
-def fresh_text_encoder(backbone: Speech2Text, layers: int) -> TextEncoder:
+def fresh_text_encoder(backbone: Speech2Text, layers: int, dropout: float | None = None) -> TextEncoder:
     """As wide as the speech encoder, random."""
     if backbone.source is None:
         raise InputError("The model has no vocabulary of transcripts (source/); the text path needs one.")
@@ -87,6 +89,6 @@ def fresh_text_encoder(backbone: Speech2Text, layers: int) -> TextEncoder:
         layers=layers,
         heads=config.encoder_attention_heads,
         ffn=config.encoder_ffn_dim,
-        dropout=float(config.dropout),
+        dropout=float(config.dropout) if dropout is None else dropout,
     )
     return TextEncoder(size, backbone.source.pad)
