@@ -1,0 +1,275 @@
+"""All of an adaptation: text path → leaks → datastore → k, λ and T → what was gained.
+
+OUT/store         the datastore, tuned
+OUT/leaks.jsonl   pairs of the text that were left out, with the dev or test sentences they give away
+OUT/adapt/        what is finished, a file a stage; a call that was killed goes on from there
+OUT/spoken/       dev and test sentences read aloud, where only text of them was given and a voice
+
+A trained text path is kept apart, in the cache, since every further domain of the model needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npda.corpus.leakage import Leak, LeakageFilter
+from npda.corpus.manifest import Utterance, read_manifest
+from npda.corpus.pairs import Pair, read_pairs, stream_pairs
+from npda.corpus.recording import synthesize
+from npda.corpus.voices import Voice, voice
+from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
+from npda.datastore.fingerprint import model_digest
+from npda.datastore.store import Datastore
+from npda.datastore.work import locked
+from npda.decoding.beam import SearchOptions
+from npda.decoding.knn import KnnFusion
+from npda.errors import InputError
+from npda.evaluation.devset import DevSet, Way
+from npda.evaluation.significance import Comparison, compare
+from npda.evaluation.tuned import FILE as TUNED
+from npda.evaluation.tuned import save_tuned
+from npda.evaluation.tuning import Tuning, tune
+from npda.experiments.adapt_results import Adaptation, Dropped
+from npda.experiments.kept import Kept
+from npda.experiments.text_path import Reader, TextPath, with_text_path
+from npda.files import atomic_write, stream_lines
+from npda.progress import bar, track
+from npda.training.speech import file_digest
+
+if TYPE_CHECKING:
+    from npda.models import AnyBackbone
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an adaptation is made of: files of the domain, and where its results go.
+
+    text: pairs; dev, test: manifests of speech, or pairs
+    """
+
+    model: str
+    text: Path
+    dev: Path
+    out: Path
+    test: Path | None = None
+
+
+@dataclass(frozen=True)
+class AdaptOptions:
+    """text_path: how the model learns to read, if it cannot; speak: a voice that reads the text aloud instead;
+    language: of the translations, for models with several; source_language: of the speech, likewise;
+    decodes: points of the grid that tuning may decode; samples: of the bootstrap
+    """
+
+    text_path: TextPath = field(default_factory=TextPath)
+    speak: str | None = None
+    language: str | None = None
+    source_language: str | None = None
+    index: str = "auto"
+    search: SearchOptions = field(default_factory=SearchOptions)
+    decodes: int = 8
+    samples: int = 1000
+
+
+@dataclass(frozen=True)
+class _Sentences:
+    """Held-out sentences of the domain, and which way they go into the model. digest: of their file and their voice"""
+
+    given: Sequence[Utterance] | Sequence[Pair]
+    way: Way
+    digest: str
+
+
+def adapt(inputs: Inputs, options: AdaptOptions = AdaptOptions(), progress: bool = True) -> Adaptation:
+    """Adapt a model to a domain with its text, and find out what that is worth. What is done is not repeated."""
+    out = inputs.out
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; give a directory.")
+    held_out = {"dev": _pairs(inputs.dev)} | ({"test": _pairs(inputs.test)} if inputs.test else {})
+    leakage = LeakageFilter(pair for pairs in held_out.values() for pair in pairs)
+    speaker = voice(options.speak) if options.speak else None
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        kept = Kept(out / "adapt")
+        # Before the model, so that a fault in the text is found before an hour of training.
+        files = [inputs.text, inputs.dev, *([inputs.test] if inputs.test else [])]
+        identity = {"files": [file_digest(path) for path in files]}
+        dropped = kept.recall("leaks", identity, Dropped, lambda: _drop(inputs, leakage, progress))
+        reader = with_text_path(
+            inputs.model, options.text_path, options.language, options.source_language, speaker is None, progress
+        )
+        return _Adapting(inputs, options, reader, speaker, kept, progress).run(held_out, leakage, dropped)
+
+
+def _drop(inputs: Inputs, leakage: LeakageFilter, progress: bool) -> Dropped:
+    """Look for leaks in the whole text, and write them down."""
+    kept = leaks = 0
+    digest = hashlib.sha256()
+    with atomic_write(inputs.out / "leaks.jsonl") as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for found in track(_checked(inputs.text, leakage), "looking for leaks", enabled=progress):
+            if isinstance(found, Leak):
+                file.write(json.dumps(asdict(found), ensure_ascii=False) + "\n")
+                digest.update(f"{found.pair.src_text}\t{found.pair.tgt_text}\n".encode())
+                leaks += 1
+            else:
+                kept += 1
+    if not kept:
+        raise InputError(
+            f"All {leaks} pairs of {inputs.text} give away sentences of dev or test: hold out other sentences."
+        )
+    return Dropped(kept, leaks, digest.hexdigest()[:16])
+
+
+def _checked(text: Path, leakage: LeakageFilter) -> Iterator[Pair | Leak]:
+    """Every pair of a text, or the leak it is."""
+    return (leakage.find(pair) or pair for pair in stream_pairs(text))
+
+
+class _Adapting:
+    """The stages after the text path, one method each."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        options: AdaptOptions,
+        reader: Reader,
+        speaker: Voice | None,
+        kept: Kept,
+        progress: bool,
+    ) -> None:
+        self.inputs, self.options, self.reader, self.speaker = inputs, options, reader, speaker
+        self.backbone: AnyBackbone = reader.backbone
+        self.kept, self.progress = kept, progress
+
+    def run(self, held_out: dict[str, list[Pair]], leakage: LeakageFilter, dropped: Dropped) -> Adaptation:
+        store = self._store(leakage, dropped)
+        dev = self._sentences("dev", self.inputs.dev, held_out["dev"])
+        tuning = self._tune(store, dev)
+        judged = self._sentences("test", self.inputs.test, held_out["test"]) if self.inputs.test else dev
+        comparisons, sentences = self._compare(store, tuning, judged)
+        return Adaptation(
+            model=self.reader.directory,
+            aligned=self.reader.aligned,
+            store=store.path,
+            keys=len(store),
+            kind=store.info.sources[0].kind,
+            dropped=dropped,
+            leaks=self.inputs.out / "leaks.jsonl",
+            tuning=tuning,
+            comparisons=tuple(comparisons),
+            on="test" if self.inputs.test else "dev",
+            way=judged.way,
+            sentences=sentences,
+            voice=self.options.speak or "",
+            language=self.options.language,
+            seconds={**({"align": self.reader.seconds} if self.reader.seconds else {}), **self.kept.seconds},
+            found=tuple(self.kept.found),
+        )
+
+    def _store(self, leakage: LeakageFilter, dropped: Dropped) -> Datastore:
+        """The store of this text and model; another one that an earlier call has left here goes."""
+        path, old = self.inputs.out / "store", self.inputs.out / ".store.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if path.exists() and not self.kept.knows("store"):
+            raise InputError(f"{path} is there already and not of `npda adapt`: choose another --out.")
+        options = self.options
+        identity = {
+            "model": model_digest(self.backbone),
+            "text": [self.inputs.text.name, file_digest(self.inputs.text), dropped.digest],
+            "settings": [options.language, options.speak, options.index],
+        }
+        if path.exists() and self.kept.begun("store", identity):
+            self.kept.found.append("store")
+            return Datastore.open(path, self.backbone)
+        if path.exists():
+            os.rename(path, old)
+        self.kept.begin("store", identity)
+        start = time.perf_counter()
+        pairs = (found for found in _checked(self.inputs.text, leakage) if isinstance(found, Pair))
+        kind = "spoken" if self.speaker else "text"
+        source = Source(self.inputs.text.name, pairs, kind, dropped.kept, self.speaker)
+        chunk = SPOKEN_CHUNK if self.speaker else CHUNK
+        build = BuildOptions(options.index, language=options.language, chunk=chunk, progress=self.progress)
+        store = Datastore.build_from(self.backbone, source, path, build)
+        self.kept.seconds["store"] = round(time.perf_counter() - start, 1)
+        shutil.rmtree(old, ignore_errors=True)
+        return store
+
+    def _sentences(self, name: str, path: Path, pairs: list[Pair]) -> _Sentences:
+        """As they are tuned on or judged by: heard if there is speech, or a voice that makes some; else read."""
+        digest = file_digest(path)
+        if is_manifest(path):
+            return _Sentences(read_manifest(path), "speech", digest)
+        if self.speaker is None:
+            return _Sentences(pairs, "text", digest)
+        recording = synthesize(pairs, self.speaker, self.inputs.out / "spoken", name, len(pairs), self.progress)
+        return _Sentences(read_manifest(recording.manifest), "speech", f"{digest} {self.speaker.name}")
+
+    def _tune(self, store: Datastore, dev: _Sentences) -> Tuning:
+        options = self.options
+        for language in {sentence.tgt_lang or options.language for sentence in dev.given}:
+            store.check(self.backbone, language)
+        identity: dict[str, Any] = {"store": store.digest, "dev": [dev.digest, dev.way, options.language]}
+        identity |= {"search": asdict(options.search), "decodes": options.decodes}
+        before = len(self.kept.found)
+        found = self.kept.recall(
+            "tuning",
+            identity,
+            Tuning,
+            lambda: tune(
+                self.backbone,
+                store,
+                dev.given,
+                dev.way,
+                options.search,
+                options.decodes,
+                language=options.language,
+                progress=self.progress,
+            ),
+        )
+        # What somebody has tuned by hand since then stays.
+        if len(self.kept.found) == before or not (store.path / TUNED).is_file():
+            save_tuned(store, found)
+        return found
+
+    def _compare(self, store: Datastore, tuning: Tuning, judged: _Sentences) -> tuple[list[Comparison], int]:
+        """By paired bootstrap resampling: the model with the store beside the model alone."""
+        options = self.options
+        devset = DevSet(self.backbone, judged.given, judged.way, options.language)
+        identity: dict[str, Any] = {"model": model_digest(self.backbone), "search": asdict(options.search)}
+        identity |= {"sentences": [judged.digest, judged.way, options.language]}
+        base = self.kept.recall("base", identity, list[str], lambda: self._translate(devset, "model alone"))
+        if tuning.best.lambda_ == 0:
+            adapted = base
+        else:
+            fusion = KnnFusion(store, tuning.best)
+            identity |= {"store": store.digest, "knn": asdict(tuning.best)}
+            adapted = self.kept.recall(
+                "adapted", identity, list[str], lambda: self._translate(devset, "with the store", fusion)
+            )
+        return compare(adapted, base, devset.references, samples=options.samples), len(devset)
+
+    def _translate(self, devset: DevSet, how: str, *fusions: KnnFusion) -> list[str]:
+        with bar(self.progress) as display:
+            task = display.add_task(f"translating: {how}", total=len(devset), note="")
+            return devset.translations(self.options.search, fusions, lambda done: display.advance(task, done))
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a table is of speech, by its header."""
+    return {"audio", "n_frames"} <= set(next(stream_lines(path), "").split("\t"))
+
+
+def _pairs(path: Path) -> list[Pair]:
+    """Held-out sentences as text; a manifest need not have transcripts."""
+    if not is_manifest(path):
+        return read_pairs(path)
+    return [Pair(u.src_text, u.tgt_text, u.id, u.tgt_lang) for u in read_manifest(path, check_audio=True)]

@@ -1,0 +1,94 @@
+"""A model that can read: it could already, or learns it now, or has learnt it for an earlier domain."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from npda.datastore.fingerprint import decoder_fingerprint, model_digest
+from npda.errors import InputError
+from npda.files import cache_dir
+from npda.models import load_backbone
+from npda.models.hub import model_directory
+from npda.training.align import align_defaults, train_alignment
+from npda.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from npda.models import AnyBackbone
+
+
+@dataclass(frozen=True)
+class TextPath:
+    """How a model learns to read.
+
+    triplets, dev: manifests of general speech with transcripts and translations; directory: where the model with its
+    text encoder is kept, or found (default: in the cache, by model and language); settings: those of `npda align`
+    """
+
+    triplets: tuple[Path, ...] = ()
+    dev: tuple[Path, ...] = ()
+    directory: Path | None = None
+    settings: TrainingSettings | None = None
+    layers: int | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A model, ready. aligned: "no" need for it, "now", or "before"; seconds: that it took now"""
+
+    backbone: AnyBackbone
+    directory: Path
+    aligned: Literal["no", "now", "before"]
+    seconds: float = 0.0
+
+
+def with_text_path(
+    model: str, how: TextPath, language: str | None, source_language: str | None, needed: bool, progress: bool
+) -> Reader:
+    """The model with its text path. needed: whether it must be able to read at all"""
+    directory = model_directory(model)
+    backbone = load_backbone(directory, source_language)
+    if backbone.max_frames == 0:
+        raise InputError(f"{model} translates text; give a speech translator.")
+    if not needed or can_read(backbone):
+        return Reader(backbone, directory, "no")
+    home = how.directory or aligned_home(directory, backbone, language, source_language)
+    if (home / "config.json").is_file():
+        return _found(home, backbone, model, "before")
+    if not how.triplets or not how.dev:
+        raise InputError(
+            f"{model} cannot read text yet: give --triplets and --general-dev, manifests of general speech with "
+            "transcripts and translations, to teach it once; or have the text read aloud with --speak espeak:en-us."
+        )
+    start = time.perf_counter()
+    settings = how.settings or align_defaults(directory)
+    train_alignment(directory, how.triplets, how.dev, home, settings, layers=how.layers, progress=progress)
+    return _found(home, backbone, model, "now", round(time.perf_counter() - start, 1))
+
+
+def can_read(backbone: AnyBackbone) -> bool:
+    """Whether text has a way into the decoder; families that bring theirs along have no encoder to be trained."""
+    return backbone.source is not None and getattr(backbone, "text_encoder", backbone) is not None
+
+
+def aligned_home(
+    directory: Path, backbone: AnyBackbone, language: str | None, source_language: str | None = None
+) -> Path:
+    """Where the cache keeps the aligned form of a model: by its name, its weights and its languages."""
+    languages = "-".join(part for part in (source_language, language) if part) or "any"
+    return cache_dir() / "aligned" / f"{directory.resolve().name}-{model_digest(backbone)[:12]}-{languages}"
+
+
+def _found(
+    home: Path,
+    base: AnyBackbone,
+    model: str,
+    aligned: Literal["now", "before"],
+    seconds: float = 0.0,
+) -> Reader:
+    backbone = load_backbone(home)
+    if decoder_fingerprint(backbone) != decoder_fingerprint(base) or not can_read(backbone):
+        raise InputError(f"{home} is not {model} with a text encoder: choose another --aligned.")
+    return Reader(backbone, home, aligned, seconds)

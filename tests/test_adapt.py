@@ -1,0 +1,161 @@
+"""npda adapt: the whole way in one call, only what is missing in the next."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tiny
+import tiny_store
+import tiny_training
+
+from npda.corpus.manifest import read_manifest, write_manifest
+from npda.corpus.pairs import Pair, read_pairs, write_pairs
+from npda.datastore.store import Datastore
+from npda.decoding.beam import SearchOptions
+from npda.errors import InputError
+from npda.evaluation.significance import compare
+from npda.evaluation.tuned import load_tuned
+from npda.experiments import adapt as module
+from npda.experiments.adapt import AdaptOptions, Inputs, adapt
+from npda.experiments.text_path import TextPath, can_read
+from npda.models import load_backbone
+from npda.training.settings import TrainingSettings
+from npda.translator import Translator
+
+SETTINGS = TrainingSettings(
+    batch_frames=120, batches_per_update=1, learning_rate=3e-3, warmup=2, schedule="constant", spec_augment=None,
+    max_epochs=1, patience=None, average=1,
+)  # fmt: skip
+SEARCH = SearchOptions(beam=1, max_length=12)
+OPTIONS = AdaptOptions(search=SEARCH, decodes=1, samples=100)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """A model that cannot read, one that can, general speech, a domain's text, dev and test."""
+    folder = tmp_path_factory.mktemp("files")
+    tiny.backbone().save_pretrained(folder / "base")
+    tiny_store.backbone().save_pretrained(folder / "reads")
+    tiny_training.manifests(folder)
+    (folder / "train.tsv").rename(folder / "triplets.tsv")
+    (folder / "dev.tsv").rename(folder / "general-dev.tsv")
+    speech = tiny_training.utterances(folder / "audio", 6, 3)
+    write_manifest(folder / "dev.tsv", speech)
+    text = tiny_store.pairs(14, seed=5)
+    write_pairs(folder / "test.tsv", text[10:])
+    leaking = [Pair(text[11].src_text.upper() + "!", text[11].tgt_text), Pair("x", speech[0].tgt_text)]
+    write_pairs(folder / "domain.tsv", [*tiny_store.pairs(10, seed=7), *leaking])
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("NPDA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def inputs(files: Path, out: Path, model: str = "reads", **changes) -> Inputs:
+    given = Inputs(str(files / model), files / "domain.tsv", files / "dev.tsv", out, files / "test.tsv")
+    return replace(given, **changes)
+
+
+def taught(files: Path) -> AdaptOptions:
+    return replace(OPTIONS, text_path=TextPath((files / "triplets.tsv",), (files / "general-dev.tsv",),
+                                               settings=SETTINGS, layers=1))  # fmt: skip
+
+
+def test_the_first_domain_teaches_and_the_next_finds_it(files, cache, tmp_path):
+    found = adapt(inputs(files, tmp_path / "one", "base"), taught(files), progress=False)
+    assert found.aligned == "now"
+    assert found.model.is_relative_to(cache)
+    assert can_read(load_backbone(found.model))
+    assert (found.kind, found.on, found.way, found.sentences) == ("text", "test", "text", 4)
+    assert found.seconds["align"] > 0
+
+    again = adapt(inputs(files, tmp_path / "two", "base"), OPTIONS, progress=False)
+    assert (again.aligned, again.model) == ("before", found.model)
+    assert Datastore.open(again.store).digest == Datastore.open(found.store).digest
+
+
+def test_held_out_sentences_are_not_in_the_store(files, tmp_path):
+    found = adapt(inputs(files, tmp_path / "out"), OPTIONS, progress=False)
+    assert (found.dropped.kept, found.dropped.leaks) == (10, 2)
+    leaks = [json.loads(line) for line in found.leaks.read_text(encoding="utf-8").splitlines()]
+    assert [(leak["reason"], leak["side"]) for leak in leaks] == [("equal", "pair"), ("equal", "target")]
+    store = Datastore.open(found.store)
+    texts = {store.neighbour_info(number).source_text for number in range(len(store))}
+    assert texts == {pair.src_text for pair in tiny_store.pairs(10, seed=7)}
+
+
+def test_the_gain_is_that_of_translating(files, tmp_path):
+    """On the dev speech: what `npda translate` says with and without the store, compared by itself."""
+    found = adapt(inputs(files, tmp_path / "out", test=None), OPTIONS, progress=False)
+    assert (found.on, found.way, found.tuning.way) == ("dev", "speech", "speech")
+    dev, translator = read_manifest(files / "dev.tsv"), Translator.from_pretrained(files / "reads")
+    store = Datastore.open(found.store)
+    tuned = load_tuned(store)
+    assert tuned is not None
+    assert tuned == found.tuning.best
+    fusions = [translator.neighbours([store], tuned)]
+    alone, adapted = (
+        [str(t) for t in translator.translate_all([u.audio for u in dev], SEARCH, fusions=given)]
+        for given in ((), fusions)
+    )
+    assert [*found.comparisons] == compare(adapted, alone, [u.tgt_text for u in dev], samples=100)
+
+
+def test_a_killed_call_goes_on(files, tmp_path, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "tune", killed)
+        with pytest.raises(KeyboardInterrupt):
+            adapt(inputs(files, tmp_path / "out"), OPTIONS, progress=False)
+    second = adapt(inputs(files, tmp_path / "out"), OPTIONS, progress=False)
+    assert second.found == ("leaks", "store")
+
+    written = (second.store / "datastore.json").stat().st_mtime_ns
+    third = adapt(inputs(files, tmp_path / "out"), OPTIONS, progress=False)
+    assert {"leaks", "store", "tuning", "base"} <= {*third.found}
+    assert third.comparisons == second.comparisons
+    assert (third.store / "datastore.json").stat().st_mtime_ns == written
+
+
+def test_what_changed_is_done_again(files, tmp_path):
+    out = tmp_path / "out"
+    first = adapt(inputs(files, out, test=None), OPTIONS, progress=False)
+    tested = adapt(inputs(files, out, dev=files / "dev.tsv", test=files / "dev.tsv"), OPTIONS, progress=False)
+    assert {"store", "tuning", "base"} <= {*tested.found}
+    write_pairs(tmp_path / "more.tsv", tiny_store.pairs(12, seed=8))
+    other = adapt(inputs(files, out, text=tmp_path / "more.tsv", test=None), OPTIONS, progress=False)
+    assert "base" in other.found
+    assert not {"leaks", "store", "tuning"} & {*other.found}
+    assert other.keys != first.keys
+    assert {path.name for path in out.iterdir()} == {"adapt", "store", "leaks.jsonl"}
+
+
+def test_a_voice_makes_a_text_path_unnecessary(files, cache, tmp_path):
+    """Text for everything and a model that cannot read."""
+    options = replace(OPTIONS, speak="espeak:en-us@300")
+    given = inputs(files, tmp_path / "out", "base", dev=files / "test.tsv", test=None)
+    found = adapt(given, options, progress=False)
+    assert (found.aligned, found.kind, found.way, found.model) == ("no", "spoken", "speech", files / "base")
+    spoken = read_manifest(tmp_path / "out" / "spoken" / "dev.tsv", check_audio=True)
+    assert [u.src_text for u in spoken] == [pair.src_text for pair in read_pairs(files / "test.tsv")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"model": "base"}, "cannot read text yet: give --triplets and --general-dev"),
+        ({"text": "test.tsv"}, "All 4 pairs .* give away"),
+    ],
+)
+def test_what_cannot_be_done_is_said(changes, says, files, cache, tmp_path):
+    model = changes.get("model", "reads")
+    paths = {name: files / value for name, value in changes.items() if name != "model"}
+    given = replace(inputs(files, tmp_path / "out", model), **paths)
+    with pytest.raises(InputError, match=says):
+        adapt(given, OPTIONS, progress=False)
