@@ -24,8 +24,8 @@ from npda.errors import InputError
 @pytest.mark.parametrize(
     ("asked", "count", "dim", "expected"),
     [
-        ("auto", 49_999, 256, IndexSpec("exact")),
-        ("auto", 50_000, 256, IndexSpec("IVF512,SQ8", 32, 2)),
+        ("auto", 29_999, 256, IndexSpec("exact")),
+        ("auto", 30_000, 256, IndexSpec("IVF512,SQ8", 32, 2)),
         ("auto", 1_200_000, 256, IndexSpec("IVF4096,SQ8", 32, 2)),
         ("auto", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 8)),
         ("auto", 75_000_000, 512, IndexSpec("IVF8192,PQ64", 64, 8)),
