@@ -63,9 +63,12 @@ class Translator:
         self.backbone = backbone
 
     @classmethod
-    def from_pretrained(cls, directory: str | PathLike[str]) -> Translator:
-        """Open a model directory made by ``npda train`` or by transformers."""
-        return cls(load_backbone(Path(directory)))
+    def from_pretrained(cls, model: str | PathLike[str], source_language: str | None = None) -> Translator:
+        """Open a model by its directory, made by ``npda train`` or by transformers, or by its name on the hub.
+
+        source_language: what is spoken, for models with several
+        """
+        return cls(load_backbone(Path(model), source_language))
 
     def translate(
         self,

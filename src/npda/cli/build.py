@@ -37,7 +37,9 @@ def build(
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Add to the datastore, which keeps its index.")] = False,
     language: Annotated[str | None, typer.Option(help="Target language, for models with several and for TMX.")] = None,
-    source_language: Annotated[str | None, typer.Option(help="Source language, for TMX.")] = None,
+    source_language: Annotated[
+        str | None, typer.Option(help="Source language, for TMX and for models with several.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was built as JSON.")] = False,
 ) -> None:
     """Build a datastore: decoder states of a domain as keys, the tokens that follow as values.
@@ -78,7 +80,7 @@ def build(
     before = Datastore.open(out) if append else None
     if speak:
         given = _spoken(given, speak, keep_audio, _source(*inputs))
-    backbone = load_backbone(model)
+    backbone = load_backbone(model, source_language)
     store = before.append(backbone, given, options) if before else Datastore.build_from(backbone, given, out, options)
     print_store(store, json)
 

@@ -30,6 +30,7 @@ def explain(
     length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
     max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
     language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
+    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
     html: Annotated[Path | None, typer.Option(help="Page to write: one file that needs no other.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line instead of tables.")] = False,
 ) -> None:
@@ -61,7 +62,7 @@ def explain(
 
     stores = [Datastore.open(path) for path in store]  # first, since a model takes its time to load
     knn = knn_options(stores[0], k, lambda_, temperature)
-    backbone = load_backbone(model)
+    backbone = load_backbone(model, source_language)
     for opened in stores:
         opened.check(backbone, language)
     faults: list[InputError] = []

@@ -36,6 +36,7 @@ def translate(
     n_best: Annotated[int, typer.Option(min=1, help="Alternatives per input, shown with -f json.")] = 1,
     max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
     language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
+    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
 ) -> None:
     """Translate speech to text.
 
@@ -66,7 +67,7 @@ def translate(
     from npda.translator import Translator
     from npda.writers import Result, Segment, write, write_all
 
-    translator = Translator.from_pretrained(model)
+    translator = Translator.from_pretrained(model, source_language)
     options = SearchOptions(beam, length_penalty, max_length, n_best)
     faults: list[InputError] = []
 

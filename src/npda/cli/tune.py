@@ -27,6 +27,7 @@ def tune(
     max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
     decodes: Annotated[int, typer.Option(min=1, help="How many settings are tried out by decoding.")] = 8,
     language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
+    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
     adaptive: Annotated[
         bool, typer.Option("--adaptive", help="Also train a network that chooses k and λ token by token.")
     ] = False,
@@ -61,7 +62,7 @@ def tune(
 
     sentences = read_manifest(speech) if speech is not None else read_pairs(text or "")
     Datastore.open(store)  # looked at first: a model takes its time to load
-    backbone = load_backbone(model)
+    backbone = load_backbone(model, source_language)
     opened = Datastore.open(store, backbone)
     for wanted in {sentence.tgt_lang or language for sentence in sentences}:
         opened.check(backbone, wanted)

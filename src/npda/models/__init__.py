@@ -13,8 +13,9 @@ from npda.models.hub import model_directory
 if TYPE_CHECKING:
     from npda.models.speech2text import Speech2Text
     from npda.models.text2text import Text2Text
+    from npda.models.whisper import Whisper
 
-    AnyBackbone = Speech2Text | Text2Text
+    AnyBackbone = Speech2Text | Text2Text | Whisper
 
 
 def _speech2text(directory: Path, source_language: str | None) -> Speech2Text:
@@ -29,11 +30,18 @@ def _text2text(directory: Path, source_language: str | None) -> Text2Text:
     return Text2Text.from_pretrained(directory)
 
 
+def _whisper(directory: Path, source_language: str | None) -> Whisper:
+    from npda.models.whisper import Whisper
+
+    return Whisper.from_pretrained(directory, source_language)
+
+
 # model_type of a config.json → the loader, which imports its family only when it is asked for. A loader takes the
 # directory and the language that is spoken or read, for families that have to be told.
 _LOADERS: Mapping[str, Callable[[Path, str | None], AnyBackbone]] = {
     "speech_to_text": _speech2text,
     "npda-text2text": _text2text,
+    "whisper": _whisper,
 }
 
 

@@ -1,4 +1,4 @@
-"""The decoder all models here share, transformers' ``Speech2TextDecoder``: over known targets, and step by step."""
+"""Decoders of transformers over known targets and step by step: Speech2Text's own, and what others share with it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from torch import Tensor
 from torch.nn.functional import dropout
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextDecoder
+from transformers.models.whisper.modeling_whisper import WhisperDecoder
 
 from npda.errors import InputError
 from npda.models.backbone import Memory
 from npda.models.stream import Adapt, Choose, StreamLayer, TransformerStream, fuse
 from npda.text import Vocabulary
+
+PreLayerNormDecoder = Speech2TextDecoder | WhisperDecoder  # alike from the embedding up, down to the names
 
 
 def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabulary.eos) -> list[int]:
@@ -28,7 +31,19 @@ def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabul
 
 def decoder_states(decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor, adapt: Adapt | None = None) -> Tensor:
     """States after the final layer norm. tokens: [batch, length] → [batch, length, dim]"""
-    x = _embed(decoder, tokens, 0)
+    return layer_states(decoder, memory, _embed(decoder, tokens, 0), adapt)
+
+
+def decoder_stream(
+    decoder: Speech2TextDecoder, memory: Memory, beam: int, choose: Choose | None = None
+) -> TransformerStream:
+    """Begin decoding every sentence of the memory with ``beam`` rows each."""
+    embed = partial(_embed, decoder)
+    return TransformerStream(stream_layers(decoder), embed, decoder.layer_norm, memory, beam, choose)
+
+
+def layer_states(decoder: PreLayerNormDecoder, memory: Memory, x: Tensor, adapt: Adapt | None = None) -> Tensor:
+    """The layers and the final norm over embedded tokens x: [batch, length, dim]"""
     causal = create_causal_mask(decoder.config, x, None, past_key_values=None)
     mask = create_bidirectional_mask(decoder.config, x, memory.mask, encoder_hidden_states=memory.states)
     x = dropout(x, decoder.dropout, decoder.training)
@@ -38,14 +53,6 @@ def decoder_states(decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor, 
         x = layer(x, causal, memory.states, encoder_attention_mask=mask, use_cache=False)
         x = x if adapt is None else adapt(index, x)
     return decoder.layer_norm(x)
-
-
-def decoder_stream(
-    decoder: Speech2TextDecoder, memory: Memory, beam: int, choose: Choose | None = None
-) -> TransformerStream:
-    """Begin decoding every sentence of the memory with ``beam`` rows each."""
-    embed = partial(_embed, decoder)
-    return TransformerStream(_stream_layers(decoder), embed, decoder.layer_norm, memory, beam, choose)
 
 
 def _embed(decoder: Speech2TextDecoder, tokens: Tensor, position: int) -> Tensor:
@@ -62,7 +69,8 @@ def positions(table: Any, start: int, length: int) -> Tensor:
     return table.weights[first : first + length]
 
 
-def _stream_layers(decoder: Speech2TextDecoder) -> list[StreamLayer]:
+def stream_layers(decoder: PreLayerNormDecoder) -> list[StreamLayer]:
+    """What single steps need of the layers."""
     layers: Any = decoder.layers  # pyright sees only Tensor | Module inside
     return [
         StreamLayer(

@@ -24,6 +24,7 @@ from npda.models.adapters import Adapters, AdapterSize
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import Adapt, decoder_states, decoder_stream, positions, target_prompt
 from npda.models.feature_selection import FeatureSelection
+from npda.models.masks import attention_mask
 from npda.models.stream import TransformerStream
 from npda.models.text_encoder import TextEncoder
 from npda.text import Vocabulary
@@ -192,10 +193,7 @@ class Speech2Text(nn.Module):
         encoder: Any = self.model.model.encoder
         x = x + positions(encoder.embed_positions, 0, x.shape[1])
         x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
-        attention = None
-        if not bool(mask.all()):
-            attention = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min)
-            attention = attention[:, None, None, :]
+        attention = attention_mask(mask, x)
         for index, layer in enumerate(encoder.layers):
             if self.training and torch.rand([]) < encoder.layerdrop:
                 continue

@@ -1,0 +1,193 @@
+"""Whisper: speech of a hundred languages into English, or into its own words.
+
+The task follows from the languages: a target in the language that is spoken is a transcript, an English one of any
+other language a translation. What is spoken is told at loading, and kept where transformers looks for it, as
+``language`` in generation_config.json. A text encoder lies beside the model in ``text_encoder/``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers.utils import logging as transformers_logging
+
+from npda.audio import SAMPLE_RATE
+from npda.errors import InputError
+from npda.models.backbone import Memory, Suppressed
+from npda.models.decoder import layer_states, stream_layers
+from npda.models.masks import attention_mask
+from npda.models.stream import TransformerStream
+from npda.models.whisper_text import LAYERS, WhisperTextEncoder
+from npda.models.whisper_tokens import WhisperTokens
+
+transformers_logging.disable_progress_bar()
+
+SILENCE = 5.0  # seconds heard after an utterance; Whisper was trained to hear it out to 30 s
+
+_TEXT_DIRECTORY = "text_encoder"
+_ENGLISH = "en"
+
+
+class Whisper(nn.Module):
+    """A `Backbone` around transformers' Whisper.
+
+    silence: seconds that follow every utterance, at most to the end of the 30 s the model was trained on. It needs
+    some to notice the end, and time grows with them.
+    """
+
+    def __init__(
+        self,
+        model: WhisperForConditionalGeneration,
+        tokenizer: WhisperTokenizer,
+        extractor: WhisperFeatureExtractor,
+        source_language: str | None = None,
+        text_encoder: WhisperTextEncoder | None = None,
+        silence: float = SILENCE,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.extractor = extractor
+        self.text_encoder = text_encoder
+        self.silence = silence
+        self.target = WhisperTokens(tokenizer, model.config.vocab_size)
+        self.source = self.target
+        self.dim: int = model.config.d_model
+        self.max_frames: int = 2 * model.config.max_source_positions
+        self.max_target: int = model.config.max_target_positions
+        generation: Any = model.generation_config
+        self.suppressed = Suppressed(
+            tuple(generation.suppress_tokens or ()), tuple(generation.begin_suppress_tokens or ())
+        )
+        if source_language is not None:
+            self.target.language(source_language)
+            generation.language = source_language
+
+    @classmethod
+    def from_pretrained(cls, directory: str | Path, source_language: str | None = None) -> Whisper:
+        """source_language: that is spoken and read, by default the one the directory was saved with"""
+        directory = Path(directory)
+        model = WhisperForConditionalGeneration.from_pretrained(
+            directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
+        )
+        text = directory / _TEXT_DIRECTORY
+        return cls(
+            model,
+            WhisperTokenizer.from_pretrained(directory, local_files_only=True),
+            WhisperFeatureExtractor.from_pretrained(directory, local_files_only=True),
+            source_language,
+            WhisperTextEncoder.from_pretrained(text, model.config) if text.is_dir() else None,
+        ).eval()
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        self.model.save_pretrained(directory)
+        self.target.tokenizer.save_pretrained(directory)
+        self.extractor.save_pretrained(directory)
+        if self.text_encoder is not None:
+            self.text_encoder.save_pretrained(Path(directory) / _TEXT_DIRECTORY)
+
+    @property
+    def source_language(self) -> str | None:
+        """What is spoken and read, a code such as ``de``; None if nobody has said it."""
+        language = getattr(self.model.generation_config, "language", None)
+        return language.strip("<|>") if language else None
+
+    def add_text_encoder(self, layers: int = LAYERS) -> WhisperTextEncoder:
+        """A text path to be trained, in place of any other."""
+        embedding = self._decoder.embed_tokens.weight
+        self.text_encoder = WhisperTextEncoder.like(self._encoder, embedding, layers).train(self.training)
+        return self.text_encoder
+
+    def features(self, waveform: np.ndarray) -> np.ndarray:
+        """Log-mel frames that touch the waveform: those transformers computes of it padded to 30 s."""
+        hop, window = self.extractor.hop_length, self.extractor.n_fft
+        frames = (len(waveform) + window // 2 - 1) // hop + 1
+        # Zeros keep the spectrogram from mirroring the end of the speech; transformers mirrors that of 30 s.
+        length = max(frames * hop + window, len(waveform))
+        if len(waveform) <= self.max_frames * hop:
+            frames, length = min(frames, self.max_frames), min(length, self.max_frames * hop)
+        padded = np.pad(waveform, (0, length - len(waveform)))
+        found = self.extractor(
+            padded, sampling_rate=SAMPLE_RATE, padding="do_not_pad", truncation=False, return_tensors="np"
+        )
+        return np.ascontiguousarray(found.input_features[0].T[:frames], dtype=np.float32)
+
+    def hear(self, features: Tensor, lengths: Tensor, prompts: Tensor | None = None) -> Memory:
+        """What follows an utterance in its batch is silence to the ear, and out of sight beyond ``silence``."""
+        encoder = self._encoder
+        x, lengths = self._with_silence(features, lengths)
+        for conv, stride in ((encoder.conv1, 1), (encoder.conv2, 2)):
+            x = nn.functional.gelu(conv(x))
+            lengths = (lengths - 1) // stride + 1
+            mask = torch.arange(x.shape[2], device=x.device) < lengths[:, None]
+            x = x * mask[:, None, :]
+        x = x.transpose(1, 2)
+        x = x + encoder.embed_positions.weight[: x.shape[1]]
+        x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
+        attention = attention_mask(mask, x)
+        for layer in encoder.layers:
+            if self.training and torch.rand([]) < encoder.layerdrop:
+                continue
+            x = layer(x, attention)
+        return Memory(encoder.layer_norm(x), mask)
+
+    def read(self, tokens: Tensor, lengths: Tensor) -> Memory:
+        if self.text_encoder is None:
+            raise InputError("The model has no text encoder yet: train one with `npda align`.")
+        return self.text_encoder(self._decoder.embed_tokens(tokens), lengths, self._encoder.embed_positions.weight)
+
+    def prompt(self, language: str | None = None) -> list[int]:
+        """language: to be written, English by default"""
+        start, end = self.target.special("startoftranscript"), self.target.special("notimestamps")
+        if not self.target.languages:  # the models whose names end in .en
+            if language not in (None, _ENGLISH):
+                raise InputError(f"This Whisper model knows English only and cannot write {language!r}.")
+            return [start, end]
+        spoken, written = self.source_language, language or _ENGLISH
+        if spoken is None:
+            raise InputError("Whisper has to be told which language is spoken: give the source language, such as de.")
+        if written not in (_ENGLISH, spoken):
+            raise InputError(f"Whisper writes English or what is spoken, here {spoken!r}: it cannot write {written!r}.")
+        task = "transcribe" if written == spoken else "translate"
+        return [start, self.target.language(spoken), self.target.special(task), end]
+
+    def states(self, memory: Memory, tokens: Tensor) -> Tensor:
+        return layer_states(self._decoder, memory, self._embed(tokens, 0))
+
+    def start(self, memory: Memory, beam: int) -> TransformerStream:
+        decoder = self._decoder
+        return TransformerStream(stream_layers(decoder), self._embed, decoder.layer_norm, memory, beam)
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.model.proj_out(states)
+
+    @property
+    def _encoder(self) -> Any:  # pyright sees only Tensor | Module inside
+        return self.model.model.encoder
+
+    @property
+    def _decoder(self) -> Any:
+        return self.model.model.decoder
+
+    def _embed(self, tokens: Tensor, position: int) -> Tensor:
+        """Tokens [rows, n] with their positions, the first of them given. → [rows, n, dim]"""
+        decoder = self._decoder
+        return decoder.embed_tokens(tokens) + decoder.embed_positions.weight[position : position + tokens.shape[1]]
+
+    def _with_silence(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """features: [batch, frames, bins], lengths: [batch] → [batch, bins, longer], lengths with the silence
+
+        Whisper's log-mel values end 2 below the loudest of the utterance, and at −1.5: that is its silence.
+        """
+        frames = round(self.silence * SAMPLE_RATE / self.extractor.hop_length)
+        longer = (lengths + frames).clamp(max=self.max_frames)
+        place = torch.arange(int(longer.max()), device=features.device)
+        x = nn.functional.pad(features, (0, 0, 0, len(place) - features.shape[1]))
+        spoken, heard = (place < ends[:, None] for ends in (lengths, longer))
+        loudest = x.masked_fill(~spoken[:, :, None], -torch.inf).amax(dim=(1, 2), keepdim=True)
+        x = torch.where(spoken[:, :, None], x, (loudest - 2).clamp(min=-1.5))
+        return (x * heard[:, :, None]).transpose(1, 2), longer
