@@ -9,8 +9,8 @@ from npda.evaluation.tuning import Tuning
 from npda.experiments.demo_plots import curve_plot, map_plot, systems_plot
 from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
 from npda.experiments.plots import inline
+from npda.explanation.document import head
 from npda.explanation.page import write_page
-from npda.explanation.style import CSS
 from npda.explanation.wording import clean, percent
 from npda.files import atomic_write
 
@@ -55,18 +55,8 @@ def write_report(report: DemoReport) -> None:
 
 
 def _page(report: DemoReport) -> str:
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
     title = "A speech translator goes to parliament"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{CSS}{_MORE_CSS}</style>
-</head>
-<body>
+    return f"""{head(title, _MORE_CSS)}<body>
 <header>
 <h1>{title}</h1>
 <p class="intro soft">It has learnt everyday talk, English speech to German text, and has never heard a debate. Here it

@@ -191,7 +191,7 @@ class _Planner:
             corpus = direction.general if name == "base" else direction.domain
             stage, model = f"translator of {corpus} {languages}", MODELS["base"]
             if corpus != self.vocabulary:
-                first = replace_general(direction, self.vocabulary)
+                first = direction.model_copy(update={"general": self.vocabulary})
                 models["vocabulary"] = self.model("base", first)
             data = {"general speech": tuple(self.corpus(corpus, language) for language in direction.languages)}
         else:
@@ -254,11 +254,6 @@ class _Planner:
     def add(self, stage: Stage) -> None:
         work = partial(_with_threads, work=stage.work, threads=self.threads)
         self.stages.setdefault(stage.name, replace(stage, work=work))
-
-
-def replace_general(direction: Direction, general: str) -> Direction:
-    """The direction as if its general corpus were another."""
-    return direction.model_copy(update={"general": general})
 
 
 def _sees_domain(model: Model) -> bool:
