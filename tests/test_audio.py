@@ -6,12 +6,13 @@ import kaldi_native_fbank
 import numpy as np
 import pytest
 import soundfile
+import soxr
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Speech2TextFeatureExtractor
 
-from npda.audio import MEL_BINS, SAMPLE_RATE, Normalizer, SpecAugment, fbank, frame_count, load
+from npda.audio import MEL_BINS, SAMPLE_RATE, Normalizer, SpecAugment, duration, fbank, frame_count, load, stream
 from npda.errors import InputError
 
 
@@ -275,3 +276,47 @@ def test_presets():
     assert SpecAugment.ld() == SpecAugment(2, 27, 2, 100, 1.0)
     assert SpecAugment.sm() == SpecAugment(2, 15, 2, 70, 0.2)
     assert SpecAugment.ss() == SpecAugment(2, 27, 2, 70, 0.2)
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
+def test_a_stream_of_blocks_is_what_load_reads(rate, tmp_path):
+    """Against soxr on the whole signal at once; a block is ten seconds."""
+    noise = np.random.default_rng(0).normal(scale=0.1, size=(25 * rate + 7, 2)).astype(np.float32)
+    path = tmp_path / "noise.wav"
+    soundfile.write(path, noise, rate, subtype="FLOAT")
+    blocks = list(stream(path))
+    assert len(blocks) == 3
+    whole = noise.mean(axis=1)
+    expected = whole if rate == 16_000 else soxr.resample(whole, rate, 16_000)
+    np.testing.assert_allclose(np.concatenate(blocks), expected, atol=1e-6)
+    np.testing.assert_array_equal(load(path), np.concatenate(blocks))
+    assert duration(path) == pytest.approx(25 + 7 / rate)
+    assert duration(f"{path}:{rate}:{2 * rate}") == 2
+
+
+def test_an_mp3_that_does_not_say_how_long_it_is_cannot_be_cut_short_unnoticed(tmp_path):
+    """Without its first frame, the Info header, libsndfile takes the bit rate of the beginning for that of all."""
+    random = np.random.default_rng(0)
+    sound = np.concatenate([random.normal(scale=0.2, size=3 * 48_000), np.zeros(17 * 48_000)])
+    whole = tmp_path / "whole.mp3"
+    soundfile.write(whole, sound, 48_000, bitrate_mode="VARIABLE")
+    assert len(load(whole)) == pytest.approx(20 * SAMPLE_RATE, abs=SAMPLE_RATE // 10)
+    header, *frames = mp3_frames(whole.read_bytes())
+    assert b"Xing" in header or b"Info" in header
+    steady, headless = tmp_path / "steady.mp3", tmp_path / "headless.mp3"
+    steady.write_bytes(b"".join(frames[-500:]))
+    assert len(load(steady)) == pytest.approx(500 * 1152 / 3, abs=SAMPLE_RATE // 10)
+    headless.write_bytes(b"".join(frames))
+    with pytest.raises(InputError, match=r"headless\.mp3 is longer than the \d+ s .*ffmpeg"):
+        load(headless)
+
+
+def mp3_frames(content: bytes) -> list[bytes]:
+    """The frames of an MPEG-1 layer III file at 48 kHz: 144 bytes times the bit rate over the sampling rate."""
+    kilobits = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
+    frames, place = [], 0
+    while place + 4 <= len(content) and content[place] == 0xFF:
+        length = 3 * kilobits[content[place + 2] >> 4] + (content[place + 2] >> 1 & 1)
+        frames.append(content[place : place + length])
+        place += length
+    return frames

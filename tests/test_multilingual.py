@@ -22,7 +22,7 @@ from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import score
 from npda.evaluation.similarity import similarity
 from npda.models import load_speech2text
-from npda.training.align import train_alignment
+from npda.training.align import AlignOptions, train_alignment
 from npda.training.settings import TrainingSettings
 from npda.training.speech import SpeechModel, train_speech
 from npda.translator import Translator
@@ -73,7 +73,9 @@ def model(manifests, tmp_path_factory) -> Path:
     size = SpeechModel("st", "mini", source_size=40, target_size=60)
     train_speech(both, both, directory / "base", size, SETTINGS, progress=False)
     settings = replace(SETTINGS, batch_frames=120, ctc_weight=0.0, max_updates=60)
-    train_alignment(directory / "base", both, both, directory / "aligned", settings, layers=1, progress=False)
+    train_alignment(
+        directory / "base", both, both, directory / "aligned", settings, AlignOptions(layers=1), progress=False
+    )
     return directory / "aligned"
 
 

@@ -3,22 +3,18 @@
 import os
 from pathlib import Path
 
+import family_store
 import numpy as np
 import pytest
-import tiny_store
 import tiny_whisper
 import torch
 from transformers import WhisperForConditionalGeneration, WhisperProcessor
 
-from npda.datastore.build import BuildOptions
-from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn import KnnOptions
 from npda.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
 from npda.training.alignment import Align, AlignBatch
-from npda.translator import Translator
 
 GREEDY = SearchOptions(beam=1, max_length=40)
 WAVES = [tiny_whisper.waveform(1.1, seed=1), tiny_whisper.waveform(0.4, seed=2), tiny_whisper.waveform(2, seed=3)]
@@ -187,23 +183,7 @@ def test_a_store_built_from_text_steers_decoding_and_belongs_to_its_model(tmp_pa
     model = tiny_whisper.backbone()
     torch.manual_seed(1)
     model.add_text_encoder(layers=2).eval()
-    store = Datastore.build(model, tiny_store.pairs(20), tmp_path / "whisper", options=BuildOptions(progress=False))
-    assert len(store) == sum(len(model.target.encode(pair.tgt_text)) + 1 for pair in tiny_store.pairs(20))
-    translator = Translator(model)
-    plain = list(translator.translate_all(WAVES, GREEDY))
-    fusion = translator.neighbours([store], KnnOptions(k=4, lambda_=0.99, temperature=100.0))
-    steered = list(translator.translate_all(WAVES, GREEDY, fusions=[fusion]))
-    assert all(item is not None for item in (*plain, *steered))
-    assert [str(item) for item in plain] != [str(item) for item in steered]
-
-    other = tiny_store.backbone()
-    with pytest.raises(InputError, match="build a datastore with this model"):
-        store.check(other)
-    theirs = Datastore.build(other, tiny_store.pairs(5), tmp_path / "s2t", options=BuildOptions(progress=False))
-    with pytest.raises(InputError, match="build a datastore with this model"):
-        theirs.check(model)
-    with pytest.raises(InputError, match="another model"):
-        store.check(tiny_whisper.backbone(seed=1))
+    family_store.steers_and_belongs(model, tiny_whisper.backbone(seed=1), WAVES, GREEDY, tmp_path)
 
 
 def test_real_weights_write_what_transformers_generates():

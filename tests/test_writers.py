@@ -34,7 +34,7 @@ def written(results: list[Result], format: str) -> str:
 def test_srt():
     assert written([TALK], "srt") == (
         "1\n00:00:00,000 --> 00:01:00,000\nGuten Morgen.\n\n"
-        "2\n00:01:00,000 --> 01:01:01,000\nA & B -> <C>\nzweite\tZeile\n\n"
+        "2\n00:01:00,000 --> 01:01:01,000\nA & B -> <C> zweite Zeile\n\n"
     )
 
 
@@ -49,7 +49,7 @@ def test_vtt():
         "WEBVTT\n\n"
         "NOTE talk.wav\n\n"
         "00:00:00.000 --> 00:01:00.000\nGuten Morgen.\n\n"
-        "00:01:00.000 --> 01:01:01.000\nA &amp; B --&gt; &lt;C&gt;\nzweite\tZeile\n\n"
+        "00:01:00.000 --> 01:01:01.000\nA &amp; B --&gt; &lt;C&gt; zweite Zeile\n\n"
         "NOTE b.flac\n\n"
     )
 
@@ -197,6 +197,30 @@ def test_results_are_written_as_they_come():
         yield SILENCE
 
     write(results(), "txt", stream)
+
+
+@pytest.mark.parametrize("format", ["txt", "srt", "vtt", "tsv"])
+def test_segments_are_written_as_they_come(format: str):
+    """A talk of an hour shows its beginning within a minute, and gives the same in the end."""
+    stream = io.StringIO()
+
+    def segments():
+        for number, segment in enumerate(TALK.segments):
+            assert ("Guten Morgen." in stream.getvalue()) == (number > 0)
+            yield segment
+
+    write([Result(TALK.id, segments(), TALK.language)], format, stream)
+    assert stream.getvalue() == written([TALK], format)
+
+
+def test_a_talk_that_fails_in_the_middle_leaves_no_file(tmp_path):
+    def segments():
+        yield Segment(0, 1, "ja")
+        raise InputError("talk.wav breaks off")
+
+    with pytest.raises(InputError, match="breaks off"):
+        write_all([Result("talk.wav", segments())], "srt", tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_faults_are_named(tmp_path):

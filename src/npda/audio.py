@@ -1,7 +1,9 @@
 """Sound to features: reading audio, Kaldi log-mel filter banks, CMVN, SpecAugment."""
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +24,8 @@ SAMPLE_RATE = 16_000
 MEL_BINS = 80
 MAX_FRAMES = 3_000
 
+_BLOCK = 10  # seconds read at a time
+_TAGS = 16_384  # bytes that may follow the sound of an mp3
 _WINDOW = SAMPLE_RATE * 25 // 1000
 _SHIFT = SAMPLE_RATE * 10 // 1000
 _FFT = 512
@@ -36,31 +40,68 @@ def load(path: str | Path) -> np.ndarray:
     Whatever libsndfile reads is read: wav, flac, ogg (vorbis, opus), mp3. "talk.wav:offset:length" reads a
     piece, counted in samples of the file's own rate, as the manifests of fairseq S2T name it.
     """
+    waveform = np.concatenate([*stream(path), np.empty(0, np.float32)])
+    if len(waveform) < _WINDOW:
+        milliseconds = 1000 * len(waveform) / SAMPLE_RATE
+        raise InputError(f"{path} lasts {milliseconds:.0f} ms, which is too short: features need 25 ms.")
+    return waveform
+
+
+def stream(path: str | Path) -> Iterator[np.ndarray]:
+    """What `load` reads, sample by sample the same, in blocks of about ten seconds: [samples] float32 each."""
+    with _opened(path) as (sound, left):
+        rate = sound.samplerate
+        resampler = soxr.ResampleStream(rate, SAMPLE_RATE, 1) if rate != SAMPLE_RATE else None
+        while left > 0:
+            block = sound.read(min(left, _BLOCK * rate), dtype="float32", always_2d=True).mean(axis=1)
+            # A file that was cut off promises more samples than it has.
+            left = left - len(block) if len(block) else 0
+            if not np.isfinite(block).all():
+                raise InputError(f"{path} holds samples that are no numbers (NaN or infinity); export the audio again.")
+            yield block if resampler is None else resampler.resample_chunk(block, last=left == 0)
+        if sound.tell() >= sound.frames and _unread(sound) > _TAGS:
+            raise InputError(
+                f"{path} is longer than the {sound.frames / rate:.0f} s that were read: an mp3 of varying bit rate "
+                "that does not say how long it is; rewrite it, for example with ffmpeg -i OLD.mp3 -c copy NEW.mp3."
+            )
+
+
+def duration(path: str | Path) -> float:
+    """Seconds of audio, as the file says of itself."""
+    with _opened(path) as (sound, length):
+        return length / sound.samplerate
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[soundfile.SoundFile, int]]:
+    """A file at the first sample that `path` names, and how many samples of its own rate those are."""
     file, offset, length = audio_piece(path)
     if not file.is_file():
         raise InputError(f"There is no audio file {file}.")
     try:
-        with soundfile.SoundFile(file) as sound:
-            rate = sound.samplerate
+        with ExitStack() as stack:
+            # By its descriptor, so that `_unread` can see how far an mp3 was read.
+            by_descriptor = file.suffix.lower() == ".mp3"
+            source = stack.enter_context(open(file, "rb")).fileno() if by_descriptor else file
+            sound = stack.enter_context(soundfile.SoundFile(source, closefd=not by_descriptor))
             if length is not None and offset + length > sound.frames:
                 raise InputError(
                     f"{path} ends at sample {offset + length}, but {file} has only {sound.frames} samples; "
                     "offset and length count samples of the file's own rate."
                 )
             sound.seek(offset)
-            samples = sound.read(-1 if length is None else length, dtype="float32", always_2d=True)
+            yield sound, sound.frames if length is None else length
     except (soundfile.SoundFileError, OSError, RuntimeError) as error:
         raise InputError(
             f"{file} cannot be read as audio ({error}); convert it, for example with ffmpeg, to wav or flac."
         ) from None
-    waveform = samples.mean(axis=1)
-    if not np.isfinite(waveform).all():
-        raise InputError(f"{path} holds samples that are no numbers (NaN or infinity); export the audio again.")
-    if rate != SAMPLE_RATE:
-        waveform = soxr.resample(waveform, rate, SAMPLE_RATE)
-    if len(waveform) < _WINDOW:
-        raise InputError(f"{path} lasts {1000 * len(samples) / rate:.0f} ms, which is too short: features need 25 ms.")
-    return waveform
+
+
+def _unread(sound: soundfile.SoundFile) -> int:
+    """Bytes behind what was read of an mp3: libsndfile guesses the length if no Xing header tells, and stops there."""
+    if not isinstance(sound.name, int):
+        return 0
+    return os.fstat(sound.name).st_size - os.lseek(sound.name, 0, os.SEEK_CUR)
 
 
 def frame_count(samples: int) -> int:

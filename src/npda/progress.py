@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -32,8 +33,10 @@ def bar(enabled: bool = True) -> Iterator[Progress]:
         TextColumn("{task.fields[note]}"),
     )
     console = Console(stderr=True)
-    # Written to a file, a bar would only leave its last frame between the messages.
-    with Progress(*columns, console=console, disable=not (enabled and console.is_terminal)) as progress:
+    # Written to a file, a bar would only leave its last frame between the messages. Results that are printed
+    # meanwhile go above it, but those that are piped to a file must not: rich would send them to standard error.
+    shown = enabled and console.is_terminal
+    with Progress(*columns, console=console, disable=not shown, redirect_stdout=sys.stdout.isatty()) as progress:
         yield progress
 
 

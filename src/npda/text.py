@@ -94,6 +94,27 @@ class Vocabulary:
         """The ids of a text, without begin, end or language tag."""
         return [self._ids.get(piece, self.unk) for piece in self._processor.encode(text, out_type=str)]
 
+    def segmentations(self, text: str, count: int) -> list[tuple[list[int], float]]:
+        """The likeliest ways to cut a text into pieces, that of ``encode`` first: their ids and log-probabilities.
+
+        Unknown characters, which remain one by one in all of them, do not count.
+        """
+        processor = self._processor
+        try:
+            found = processor.nbest_encode(text, nbest_size=count, out_type=str)
+        except RuntimeError:
+            raise InputError(
+                "The vocabulary of transcripts knows one way to write a word only, as it is no unigram model: "
+                "leave subword sampling out."
+            ) from None
+        return [
+            (
+                [self._ids.get(piece, self.unk) for piece in pieces],
+                sum(processor.get_score(processor.piece_to_id(piece)) for piece in pieces),
+            )
+            for pieces in found
+        ]
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; specials, unknowns and language tags are left out."""
         pieces = [self._pieces[int(id_)] for id_ in ids if int(id_) in self._pieces]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -22,11 +22,15 @@ from npda.models import load_backbone
 from npda.models.backbone import Backbone
 from npda.models.batches import cut
 from npda.models.hearing import features_of
+from npda.segmentation import Detector, Pauses, gathered, stretches
+from npda.writers import Segment
 
 Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
 
 _WINDOW = 512  # inputs read ahead and sorted by length before they are cut into batches
 _BATCH_FRAMES = 16_000  # padded frames in a batch
+_LONG_WINDOW = 300.0  # seconds of speech of a long recording that are translated together
+_MARGIN = 0.5  # seconds of what the model takes that stay free, for silence at the end
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,21 @@ class Translator:
         self.backbone = backbone
 
     @classmethod
-    def from_pretrained(cls, model: str | PathLike[str], source_language: str | None = None) -> Translator:
+    def from_pretrained(
+        cls, model: str | PathLike[str], source_language: str | None = None, *, int8: bool = False
+    ) -> Translator:
         """Open a model by its directory, made by ``npda train`` or by transformers, or by its name on the hub.
 
         source_language: what is spoken, for models with several
+        int8: compute in eight bits, faster on a processor and less exact, see docs/performance.md
         """
-        return cls(load_backbone(Path(model), source_language))
+        backbone = load_backbone(Path(model), source_language)
+        if int8:
+            packing = getattr(backbone, "packing", None)
+            if packing is None:
+                raise InputError(f"{type(backbone).__name__} models cannot compute in eight bits yet: leave out int8.")
+            packing.int8 = True
+        return cls(backbone)
 
     def translate(
         self,
@@ -86,8 +99,7 @@ class Translator:
         language: target language, for models with several
         datastore: one or several to search together; k, lambda_ and temperature are those of the paper (eq. 2, 5)
         """
-        stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
-        fusions = [self.neighbours(stores, KnnOptions(k, lambda_, temperature), language)] if stores else []
+        fusions = self._fusions(datastore, KnnOptions(k, lambda_, temperature), language)
         (translation,) = self.translate_all([source], options, language, fusions)
         assert translation is not None  # without on_error, errors are raised
         return translation
@@ -118,11 +130,46 @@ class Translator:
                     results[index] = self._translation(item, hypotheses)
             yield from results
 
+    def translate_long(
+        self,
+        source: str | PathLike[str],
+        options: SearchOptions = SearchOptions(),
+        language: str | None = None,
+        fusions: Sequence[Fusion] = (),
+        *,
+        datastore: Datastore | Sequence[Datastore] = (),
+        k: int = 16,
+        lambda_: float = 0.7,
+        temperature: float = 10.0,
+        pauses: Pauses = Pauses(),
+        detector: Detector | None = None,
+    ) -> Iterator[Segment]:
+        """Translate a recording of any length in bounded memory: what is said from when to when, in order.
+
+        It is cut at its pauses into stretches that the model takes, and translated some minutes at a time.
+        pauses: where to cut; detector: who hears the pauses, a fresh one; by default the best that is installed
+        """
+        fusions = [*fusions, *self._fusions(datastore, KnnOptions(k, lambda_, temperature), language)]
+        room = self.backbone.max_frames / 100 - _MARGIN
+        found = stretches(source, replace(pauses, longest=min(pauses.longest, room)), detector)
+        for group in gathered(found, _LONG_WINDOW):
+            translations = self.translate_all([stretch.samples for stretch in group], options, language, fusions)
+            for stretch, translation in zip(group, translations, strict=True):
+                assert translation is not None  # without on_error, errors are raised
+                nbest = translation.alternatives if options.n_best > 1 else ()
+                yield Segment(stretch.start, stretch.end, translation.text, translation.score, nbest)
+
     def neighbours(self, stores: Sequence[Datastore], combiner: Combiner, language: str | None = None) -> KnnFusion:
         """The fusion that lets these stores steer the search; stores of another model or language are refused."""
         for store in stores:
             store.check(self.backbone, language)
         return KnnFusion(stores[0] if len(stores) == 1 else JoinedRetriever(stores), combiner)
+
+    def _fusions(
+        self, datastore: Datastore | Sequence[Datastore], combiner: Combiner, language: str | None
+    ) -> list[KnnFusion]:
+        stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
+        return [self.neighbours(stores, combiner, language)] if stores else []
 
     def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
         name = "" if isinstance(source, np.ndarray) else str(source)

@@ -3,13 +3,14 @@
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from npda.errors import InputError
 from npda.files import atomic_write, audio_piece
+from npda.subtitles import Cue, cues
 
 FORMATS = ("txt", "json", "srt", "vtt", "tsv")
 
@@ -31,31 +32,29 @@ class Segment:
 
 @dataclass(frozen=True)
 class Result:
-    """The translation of one recording; `id` is its path, or its name in a manifest."""
+    """The translation of one recording; `id` is its path, or its name in a manifest.
+
+    The segments are gone through once, so they may come as they are translated.
+    """
 
     id: str
-    segments: tuple[Segment, ...]
+    segments: Iterable[Segment]
     language: str = ""  # of the translation
-
-    @property
-    def text(self) -> str:
-        return " ".join(text for segment in self.segments if (text := segment.text.strip()))
 
 
 def write(results: Iterable[Result], format: str, stream: TextIO) -> None:
-    """Write recordings one after the other, each as soon as it is there.
+    """Write recordings one after the other, segment by segment as they are there (json: recording by recording).
 
     txt    a line for every segment, empty ones too; a recording without segments is an empty line,
            so that short recordings and lines correspond
     json   an object a line (JSON Lines) for every recording, with scores and n-best
-    srt    cues numbered from 1 within each recording
-    vtt    one header; a NOTE names each recording
+    srt    cues numbered from 1 within each recording, as `npda.subtitles` cuts them
+    vtt    the same cues; one header; a NOTE names each recording
     tsv    columns id, start, end, text; times in milliseconds
     """
     stream.write(_header(format))
     for result in results:
-        stream.write(_render(result, format))
-        stream.flush()
+        _write_result(result, format, stream)
 
 
 def write_all(results: Iterable[Result], format: str, output_dir: str | Path) -> list[Path]:
@@ -72,8 +71,9 @@ def write_all(results: Iterable[Result], format: str, output_dir: str | Path) ->
         raise InputError(f"{output_dir} cannot be made a directory: {error.strerror}.") from None
     for result in results:
         path = output_dir / f"{_unique(_stem(result.id), taken)}.{format}"
-        with atomic_write(path) as temporary:
-            temporary.write_text(header + _render(result, format), encoding="utf-8", newline="\n")
+        with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(header)
+            _write_result(result, format, stream)
         paths.append(path)
     return paths
 
@@ -84,17 +84,24 @@ def _header(format: str) -> str:
     return {"vtt": "WEBVTT\n\n", "tsv": "id\tstart\tend\ttext\n"}.get(format, "")
 
 
-def _render(result: Result, format: str) -> str:
+def _write_result(result: Result, format: str, stream: TextIO) -> None:
     render = {"txt": _txt, "json": _json, "srt": _srt, "vtt": _vtt, "tsv": _tsv}[format]
-    # A file name that is not UTF-8 reaches us with lone surrogates, which could not be written.
-    return render(result).encode("utf-8", "replace").decode("utf-8")
+    for part in render(result):
+        # A file name that is not UTF-8 reaches us with lone surrogates, which could not be written.
+        stream.write(part.encode("utf-8", "replace").decode("utf-8"))
+        stream.flush()
 
 
-def _txt(result: Result) -> str:
-    return "".join(f"{_one_line(segment.text)}\n" for segment in result.segments) or "\n"
+def _txt(result: Result) -> Iterator[str]:
+    empty = True
+    for segment in result.segments:
+        empty = False
+        yield f"{_one_line(segment.text)}\n"
+    if empty:
+        yield "\n"
 
 
-def _json(result: Result) -> str:
+def _json(result: Result) -> Iterator[str]:
     segments = [
         {
             "start": milliseconds(segment.start) / 1000,
@@ -105,34 +112,40 @@ def _json(result: Result) -> str:
         }
         for segment in result.segments
     ]
-    record = {"id": result.id, "language": result.language, "text": result.text, "segments": segments}
-    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+    text = " ".join(text for segment in segments if (text := segment["text"].strip()))
+    record = {"id": result.id, "language": result.language, "text": text, "segments": segments}
+    yield json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _srt(result: Result) -> str:
-    # SRT has no escapes, and an arrow or an empty line would begin a new cue.
-    cues = [(s, re.sub("-{2,}>", "->", text)) for s in result.segments if (text := _cue_text(s.text))]
-    return "".join(f"{number}\n{_times(s, ',')}\n{text}\n\n" for number, (s, text) in enumerate(cues, 1))
+def _srt(result: Result) -> Iterator[str]:
+    for number, cue in enumerate(_cues(result), 1):
+        # SRT has no escapes, and an arrow would begin a new cue.
+        text = re.sub("-{2,}>", "->", cue.text)
+        yield f"{number}\n{_times(cue, ',')}\n{text}\n\n"
 
 
-def _vtt(result: Result) -> str:
+def _vtt(result: Result) -> Iterator[str]:
     # The name only: a path would tell the world about the disk it came from.
-    note = f"NOTE {_escape(_one_line(Path(result.id).name))}\n\n"
-    cues = ((s, _escape(text)) for s in result.segments if (text := _cue_text(s.text)))
-    return note + "".join(f"{_times(s, '.')}\n{text}\n\n" for s, text in cues)
+    yield f"NOTE {_escape(_one_line(Path(result.id).name))}\n\n"
+    for cue in _cues(result):
+        yield f"{_times(cue, '.')}\n{_escape(cue.text)}\n\n"
 
 
-def _tsv(result: Result) -> str:
-    rows = (
-        (_one_line(result.id), milliseconds(s.start), milliseconds(s.end), _one_line(s.text)) for s in result.segments
-    )
-    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+def _tsv(result: Result) -> Iterator[str]:
+    name = _one_line(result.id)
+    for s in result.segments:
+        yield f"{name}\t{milliseconds(s.start)}\t{milliseconds(s.end)}\t{_one_line(s.text)}\n"
 
 
-def _times(segment: Segment, point: str) -> str:
+def _cues(result: Result) -> Iterator[Cue]:
+    for s in result.segments:
+        yield from cues(s.start, s.end, s.text)
+
+
+def _times(cue: Cue, point: str) -> str:
     """`00:01:00,000 --> 00:01:02,500`; a cue lasts a millisecond at least, or players would drop it."""
-    start = milliseconds(segment.start)
-    end = max(milliseconds(segment.end), start + 1)
+    start = milliseconds(cue.start)
+    end = max(milliseconds(cue.end), start + 1)
     return f"{_timestamp(start, point)} --> {_timestamp(end, point)}"
 
 
@@ -151,10 +164,6 @@ def milliseconds(seconds: float) -> int:
 def _one_line(text: str) -> str:
     """Line breaks of every kind and tabs become spaces; other white space, as before « ! », stays."""
     return " ".join(text.replace("\t", " ").splitlines()).strip()
-
-
-def _cue_text(text: str) -> str:
-    return "\n".join(line for part in text.splitlines() if (line := part.strip()))
 
 
 def _escape(text: str) -> str:

@@ -12,6 +12,7 @@ import typer
 from npda.errors import InputError
 
 if TYPE_CHECKING:
+    from npda.cli.recordings import Recording
     from npda.datastore.store import Datastore
     from npda.decoding.knn import KnnOptions
 
@@ -37,10 +38,17 @@ def translate(
     max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
     language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
     source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
+    segment: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(help="Cut recordings at their pauses: those longer than the model takes, all, or none."),
+    ] = "auto",
+    int8: Annotated[bool, typer.Option("--int8", help="Compute in eight bits: faster, less exact.")] = False,
 ) -> None:
     """Translate speech to text.
 
-    A file that cannot be read is reported and skipped (with txt, its line is empty); the exit code is then 2.
+    A recording of any length is taken: a long one is cut at its pauses, with times in all formats but txt, which
+    has a line for every piece. A file that cannot be read is reported and skipped (with txt, its line is empty); the
+    exit code is then 2.
 
     Examples:
 
@@ -50,6 +58,8 @@ def translate(
 
         npda translate debate.flac --model runs/demo/aligned --store parliament --store glossary
 
+        npda translate lecture.mp3 --model runs/demo/base -f srt -o lecture.srt
+
         npda translate a.flac b.flac --model runs/demo/base -f srt --output-dir subtitles
     """
     if output and output_dir:
@@ -58,47 +68,48 @@ def translate(
         raise InputError(f"--n-best {n_best} needs a beam at least as large; add --beam {n_best}.")
     if adaptive and (not store or (k, lambda_, temperature) != (None, None, None)):
         raise InputError("--adaptive needs a --store, and chooses k, λ and T itself.")
-    inputs = list(_inputs(audio))
+    from npda.cli.recordings import Translating
+
+    recordings = list(_recordings(audio))
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
     from npda.evaluation.tuned import load_learned
-    from npda.progress import track
+    from npda.files import atomic_write
+    from npda.progress import bar
     from npda.translator import Translator
-    from npda.writers import Result, Segment, write, write_all
+    from npda.writers import write, write_all
 
-    translator = Translator.from_pretrained(model, source_language)
+    translator = Translator.from_pretrained(model, source_language, int8=int8)
     options = SearchOptions(beam, length_penalty, max_length, n_best)
-    faults: list[InputError] = []
-
-    def report(error: InputError) -> None:
-        faults.append(error)
-        print(f"npda: skipped: {error}", file=sys.stderr)
-
     fusions = []
     if store:
         stores = [Datastore.open(path, translator.backbone) for path in store]
         combiner = load_learned(stores[0]) if adaptive else knn_options(stores[0], k, lambda_, temperature)
         fusions = [translator.neighbours(stores, combiner, language)]
-    translations = translator.translate_all(inputs, options, language, fusions, on_error=report)
-    # What was skipped keeps its place, so that lines and rows of a manifest correspond.
-    results = [
-        Result(
-            name,
-            (Segment(0.0, t.duration, t.text, t.score, t.alternatives if n_best > 1 else ()),) if t else (),
+    translator.backbone.prompt(language)  # an unknown language is found out before anything is written
+    total = sum(recording.seconds or 0 for recording in recordings)
+    with bar() as progress:
+        task = progress.add_task("translating", total=round(total), note="seconds of audio")
+        work = Translating(
+            translator,
+            options,
+            language,
+            fusions,
+            segment,
+            lambda seconds: progress.advance(task, seconds),
+            one_line=format == "txt",
         )
-        for name, t in zip(inputs, track(translations, "translating", total=len(inputs)), strict=True)
-    ]
-    if output_dir:
-        write_all([result for result in results if result.segments], format, output_dir)
-    elif output:
-        from npda.files import atomic_write
-
-        with atomic_write(output) as temporary, open(temporary, "w", encoding="utf-8") as stream:
-            write(results, format, stream)
-    else:
-        write(results, format, sys.stdout)
-    if faults:
+        # What was skipped keeps its place, so that lines and rows of a manifest correspond.
+        results = work.results(recordings)
+        if output_dir:
+            write_all((result for result in results if result.segments), format, output_dir)
+        elif output:
+            with atomic_write(output) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+                write(results, format, stream)
+        else:
+            write(results, format, sys.stdout)
+    if work.faults:
         raise typer.Exit(2)
 
 
@@ -117,12 +128,14 @@ def knn_options(store: Datastore, k: int | None, lambda_: float | None, temperat
         raise InputError(f"{str(error).capitalize()}.") from None
 
 
-def _inputs(names: list[str]) -> Iterator[str]:
+def _recordings(names: list[str]) -> Iterator[Recording]:
     """Audio files as they are, manifests row by row."""
+    from npda.cli.recordings import Recording
+
     for name in names:
         if name.endswith((".tsv", ".tsv.gz")):
             from npda.corpus.manifest import read_manifest
 
-            yield from (utterance.audio for utterance in read_manifest(name))
+            yield from (Recording.of(utterance.audio, row=True) for utterance in read_manifest(name))
         else:
-            yield name
+            yield Recording.of(name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from npda.decoding.candidates import best
 from npda.decoding.fusion import Fusion
 from npda.models.backbone import Backbone, Memory
 
@@ -71,10 +72,10 @@ def search(
             log_probs = fusion.apply(states, log_probs, prefixes.flatten(0, 1))
 
         # Twice the beam: even if `beam` of the candidates end here, as many go on.
-        vocabulary = log_probs.shape[-1]
-        totals = live[:, :, None] + log_probs.view(-1, beam, vocabulary)
-        candidates, flat = totals.flatten(1).topk(2 * beam, dim=1)
-        parents, tokens = flat // vocabulary, flat % vocabulary
+        width = min(2 * beam, log_probs.shape[1])
+        scores, tokens = (found.view(-1, beam, width) for found in best(log_probs, width))
+        candidates, places = (live[:, :, None] + scores).flatten(1).topk(2 * beam, dim=1)
+        parents, tokens = places // width, tokens.flatten(1).gather(1, places)
         ends = tokens == backbone.target.eos
         grown = torch.cat([_pick(prefixes, parents), tokens[:, :, None]], dim=2)
 

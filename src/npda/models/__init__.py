@@ -11,11 +11,13 @@ from npda.errors import InputError
 from npda.models.hub import model_directory
 
 if TYPE_CHECKING:
+    from npda.models.seamless import Seamless
     from npda.models.speech2text import Speech2Text
+    from npda.models.speech_encoder_decoder import SpeechEncoderDecoder
     from npda.models.text2text import Text2Text
     from npda.models.whisper import Whisper
 
-    AnyBackbone = Speech2Text | Text2Text | Whisper
+    AnyBackbone = Speech2Text | Text2Text | Whisper | Seamless | SpeechEncoderDecoder
 
 
 def _speech2text(directory: Path, source_language: str | None) -> Speech2Text:
@@ -36,12 +38,26 @@ def _whisper(directory: Path, source_language: str | None) -> Whisper:
     return Whisper.from_pretrained(directory, source_language)
 
 
+def _seamless(directory: Path, source_language: str | None) -> Seamless:
+    from npda.models.seamless import Seamless
+
+    return Seamless.from_pretrained(directory, source_language)
+
+
+def _speech_encoder_decoder(directory: Path, source_language: str | None) -> SpeechEncoderDecoder:
+    from npda.models.speech_encoder_decoder import SpeechEncoderDecoder
+
+    return SpeechEncoderDecoder.from_pretrained(directory)
+
+
 # model_type of a config.json → the loader, which imports its family only when it is asked for. A loader takes the
 # directory and the language that is spoken or read, for families that have to be told.
 _LOADERS: Mapping[str, Callable[[Path, str | None], AnyBackbone]] = {
     "speech_to_text": _speech2text,
     "npda-text2text": _text2text,
     "whisper": _whisper,
+    "seamless_m4t_v2": _seamless,
+    "speech-encoder-decoder": _speech_encoder_decoder,
 }
 
 

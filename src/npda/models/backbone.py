@@ -3,13 +3,16 @@
 A backbone has one decoder and two ways in: ``hear`` takes speech, ``read`` takes text, both give a
 ``Memory`` that the decoder attends to. ``states`` runs the decoder over known targets (training, building a
 datastore); ``start`` and ``Stream.step`` run it token by token (decoding). A new model family is one file.
+
+A frame is 10 ms in all families, as ``n_frames`` in a manifest: batches are planned and limits are set by it. What a
+frame holds is the family's own affair: mel bands, or the samples themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -36,6 +39,11 @@ class Suppressed:
 
     always: tuple[int, ...] = ()
     first: tuple[int, ...] = ()
+
+    @classmethod
+    def by(cls, generation: Any) -> Suppressed:
+        """Those that a GenerationConfig of transformers names."""
+        return cls(tuple(generation.suppress_tokens or ()), tuple(generation.begin_suppress_tokens or ()))
 
 
 class Stream(Protocol):
@@ -116,6 +124,6 @@ class Backbone(Protocol):
         """Begin decoding every sentence of the memory with ``beam`` rows each."""
         ...
 
-    def logits(self, states: Tensor) -> Tensor:
-        """The output layer. states: [..., dim] → [..., vocabulary]"""
+    def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
+        """The output layer. states: [..., dim] → [..., vocabulary], or the columns of the tokens ``only``"""
         ...

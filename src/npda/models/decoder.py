@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import dropout
+from torch import Tensor, nn
+from torch.nn.functional import dropout, linear
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextDecoder
-from transformers.models.whisper.modeling_whisper import WhisperDecoder
 
 from npda.errors import InputError
 from npda.models.backbone import Memory
-from npda.models.stream import Adapt, Choose, StreamLayer, TransformerStream, fuse
+from npda.models.packing import Pack, Packing, plain
+from npda.models.stream import Adapt, Choose, StreamLayer, TransformerStream
 from npda.text import Vocabulary
 
-PreLayerNormDecoder = Speech2TextDecoder | WhisperDecoder  # alike from the embedding up, down to the names
+if TYPE_CHECKING:  # nobody waits for a family that is not used
+    from transformers.models.mbart.modeling_mbart import MBartDecoder
+    from transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2 import SeamlessM4Tv2Decoder
+    from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextDecoder
+    from transformers.models.whisper.modeling_whisper import WhisperDecoder
+
+    # Alike from the embedding up; the first three down to the names of their parts.
+    PreLayerNormDecoder = Speech2TextDecoder | WhisperDecoder | MBartDecoder | SeamlessM4Tv2Decoder
 
 
 def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabulary.eos) -> list[int]:
@@ -35,11 +42,11 @@ def decoder_states(decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor, 
 
 
 def decoder_stream(
-    decoder: Speech2TextDecoder, memory: Memory, beam: int, choose: Choose | None = None
+    decoder: Speech2TextDecoder, memory: Memory, beam: int, choose: Choose | None = None, pack: Pack = plain
 ) -> TransformerStream:
     """Begin decoding every sentence of the memory with ``beam`` rows each."""
     embed = partial(_embed, decoder)
-    return TransformerStream(stream_layers(decoder), embed, decoder.layer_norm, memory, beam, choose)
+    return TransformerStream(stream_layers(decoder, pack), embed, decoder.layer_norm, memory, beam, choose)
 
 
 def layer_states(decoder: PreLayerNormDecoder, memory: Memory, x: Tensor, adapt: Adapt | None = None) -> Tensor:
@@ -69,23 +76,53 @@ def positions(table: Any, start: int, length: int) -> Tensor:
     return table.weights[first : first + length]
 
 
-def stream_layers(decoder: PreLayerNormDecoder) -> list[StreamLayer]:
-    """What single steps need of the layers."""
+def output_scores(states: Tensor, weight: Tensor, only: Tensor | None = None, packing: Packing | None = None) -> Tensor:
+    """states: [..., dim], weight: [vocabulary, dim] → [..., vocabulary], or the columns of the tokens ``only``
+
+    packing: keeps the weight laid out where no gradient is asked for
+    """
+    if packing is not None and only is None and not torch.is_grad_enabled():
+        return packing.product(weight)(states)
+    return linear(states, weight if only is None else weight[only])
+
+
+def stream_layers(decoder: PreLayerNormDecoder, pack: Pack = plain) -> list[StreamLayer]:
+    """What single steps need of the layers. pack: how their projections are laid out, a model's ``Packing``"""
     layers: Any = decoder.layers  # pyright sees only Tensor | Module inside
     return [
-        StreamLayer(
-            heads=layer.self_attn.num_heads,
-            self_norm=layer.self_attn_layer_norm,
-            qkv=fuse(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
-            self_out=layer.self_attn.out_proj,
-            cross_norm=layer.encoder_attn_layer_norm,
-            cross_q=layer.encoder_attn.q_proj,
-            cross_kv=fuse(layer.encoder_attn.k_proj, layer.encoder_attn.v_proj),
-            cross_out=layer.encoder_attn.out_proj,
-            ffn_norm=layer.final_layer_norm,
-            fc1=layer.fc1,
-            fc2=layer.fc2,
-            activation=layer.activation_fn,
+        stream_layer(
+            (layer.self_attn_layer_norm, layer.self_attn),
+            (layer.encoder_attn_layer_norm, layer.encoder_attn),
+            (layer.final_layer_norm, layer.fc1, layer.fc2),
+            layer.activation_fn,
+            pack,
         )
         for layer in layers
     ]
+
+
+def stream_layer(
+    own: tuple[nn.LayerNorm, Any],
+    cross: tuple[nn.LayerNorm, Any],
+    ffn: tuple[nn.LayerNorm, nn.Linear, nn.Linear],
+    activation: Callable[[Tensor], Tensor],
+    pack: Pack = plain,
+) -> StreamLayer:
+    """One layer, whatever its family calls the parts: norm and attention to what was written, norm and attention to
+    the memory, norm and projections of the feed-forward network."""
+    (self_norm, self_attn), (cross_norm, cross_attn) = own, cross
+    ffn_norm, fc1, fc2 = ffn
+    return StreamLayer(
+        heads=self_attn.num_heads,
+        self_norm=self_norm,
+        qkv=pack(self_attn.q_proj, self_attn.k_proj, self_attn.v_proj),
+        self_out=pack(self_attn.out_proj),
+        cross_norm=cross_norm,
+        cross_q=pack(cross_attn.q_proj),
+        cross_kv=pack(cross_attn.k_proj, cross_attn.v_proj),
+        cross_out=pack(cross_attn.out_proj),
+        ffn_norm=ffn_norm,
+        fc1=pack(fc1),
+        fc2=pack(fc2),
+        activation=activation,
+    )

@@ -18,6 +18,7 @@ def features_of(backbone: Backbone, waveform: np.ndarray, name: str = "") -> np.
     if len(features) > backbone.max_frames:
         raise InputError(
             f"{name or 'The audio'} is {len(waveform) / audio.SAMPLE_RATE:.0f} s long, this model takes at most "
-            f"{backbone.max_frames / 100:.0f} s: cut it into sentences."
+            f"{backbone.max_frames / 100:.0f} s: cut it into sentences; npda translate and "
+            "Translator.translate_long do so at its pauses."
         )
     return features

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -34,4 +35,21 @@ def model_directory(model: str | Path) -> Path:
         raise InputError(
             f"There is no directory {name}, and the Hugging Face hub cannot be reached: where there is a network, "
             f"run `hf download {name} --local-dir DIR`, then give that directory instead of the name."
+        ) from error
+
+
+def weight_names(directory: Path) -> set[str]:
+    """What the weights of a model directory are called, without reading them."""
+    from safetensors import SafetensorError, safe_open
+
+    index, single = directory / "model.safetensors.index.json", directory / "model.safetensors"
+    try:
+        if not single.is_file():
+            return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+        with safe_open(single, "pt") as weights:
+            return set(weights.keys())
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{directory}: the weights cannot be read ({reason}); fetch or save the model again."
         ) from error

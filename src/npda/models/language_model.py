@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from npda.errors import InputError
 from npda.files import atomic_write
 from npda.models import read_config
 from npda.models.backbone import Tokens
-from npda.models.decoder import target_prompt
+from npda.models.decoder import output_scores, target_prompt
 from npda.models.stream import SelfLayer, with_room
 from npda.models.text_encoder import TextEncoder, TextEncoderSize, positions
 from npda.text import Vocabulary
@@ -100,9 +101,9 @@ class LanguageModel(nn.Module):
         ahead = torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
         return self.transformer.layers(x, mask=ahead, is_causal=True)
 
-    def logits(self, states: Tensor) -> Tensor:
-        """states: [..., dim] → [..., vocabulary]"""
-        return nn.functional.linear(states, self.transformer.embedding.weight)
+    def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
+        """states: [..., dim] → [..., vocabulary], or the columns of the tokens ``only``"""
+        return output_scores(states, self.transformer.embedding.weight, only)
 
     def embed(self, tokens: Tensor, position: int) -> Tensor:
         """tokens: [batch, length], the first of which stands at ``position`` → [batch, length, dim]"""
@@ -128,7 +129,7 @@ class LanguageStream:
     def step(self, tokens: Tensor) -> Tensor:
         """Feed tokens [rows, n], n > 1 only in the beginning; return the state after the last of them, [rows, dim]."""
         start, self._length = self._length, self._length + tokens.shape[1]
-        self._cache = with_room(self._cache, self._length)
+        self._cache = with_room(self._cache, 4, self._length)
         x = self._model.embed(tokens, start)
         for layer, cache in zip(self._layers, self._cache, strict=True):
             x = layer.feed_forward(layer.attend_self(x, cache, start))
@@ -148,11 +149,12 @@ class LanguageStream:
 
 def _self_layer(layer: Any) -> SelfLayer:
     """layer: torch's own TransformerEncoderLayer, norms first"""
+    own = layer.self_attn
     return SelfLayer(
-        heads=layer.self_attn.num_heads,
+        heads=own.num_heads,
         self_norm=layer.norm1,
-        qkv=(layer.self_attn.in_proj_weight.detach(), layer.self_attn.in_proj_bias.detach()),
-        self_out=layer.self_attn.out_proj,
+        qkv=partial(nn.functional.linear, weight=own.in_proj_weight.detach(), bias=own.in_proj_bias.detach()),
+        self_out=own.out_proj,
         ffn_norm=layer.norm2,
         fc1=layer.linear1,
         fc2=layer.linear2,

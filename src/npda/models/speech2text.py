@@ -22,11 +22,12 @@ from npda.audio import Normalizer
 from npda.errors import InputError
 from npda.models.adapters import Adapters, AdapterSize
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import Adapt, decoder_states, decoder_stream, positions, target_prompt
+from npda.models.decoder import Adapt, decoder_states, decoder_stream, output_scores, positions, target_prompt
+from npda.models.encoder import encoder_states
 from npda.models.feature_selection import FeatureSelection
-from npda.models.masks import attention_mask
+from npda.models.packing import Packing
 from npda.models.stream import TransformerStream
-from npda.models.text_encoder import TextEncoder
+from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.text import Vocabulary
 
 transformers_logging.disable_progress_bar()  # «Loading weights» on standard error for a few megabytes
@@ -72,6 +73,7 @@ class Speech2Text(nn.Module):
         self.text_encoder = text_encoder
         self.adapters: Adapters | None = None  # see add_adapters
         self.selection: FeatureSelection | None = None  # drops frames of the speech encoder
+        self.packing = Packing()  # for decoding
         self.target = target
         self.source = source
         self.normalizer = normalizer
@@ -124,6 +126,25 @@ class Speech2Text(nn.Module):
             self.adapters.save_pretrained(Path(directory) / ADAPTERS_DIRECTORY)
         if self.selection is not None:
             self.selection.save_pretrained(Path(directory) / SELECTION_DIRECTORY)
+
+    def add_text_encoder(self, layers: int | None = None, dropout: float | None = None) -> TextEncoder:
+        """A text path to be trained, in place of any other: random, as wide as the speech encoder.
+
+        layers, dropout: by default those of the speech encoder
+        """
+        if self.source is None:
+            raise InputError("The model has no vocabulary of transcripts (source/); the text path needs one.")
+        config = self.model.config
+        size = TextEncoderSize(
+            vocabulary=len(self.source),
+            dim=config.d_model,
+            layers=config.encoder_layers if layers is None else layers,
+            heads=config.encoder_attention_heads,
+            ffn=config.encoder_ffn_dim,
+            dropout=float(config.dropout) if dropout is None else dropout,
+        )
+        self.text_encoder = TextEncoder(size, self.source.pad).train(self.training)
+        return self.text_encoder
 
     @property
     def tags(self) -> dict[int, str]:
@@ -183,23 +204,16 @@ class Speech2Text(nn.Module):
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
         choose = self.adapters.decoder if self.adapters is not None else None
-        return decoder_stream(self.model.model.decoder, memory, beam, choose)
+        return decoder_stream(self.model.model.decoder, memory, beam, choose, self.packing)
 
-    def logits(self, states: Tensor) -> Tensor:
-        return self.model.lm_head(states)
+    def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
+        return output_scores(states, self.model.lm_head.weight, only, self.packing)
 
     def _attend(self, x: Tensor, mask: Tensor, adapt: Adapt | None = None) -> Memory:
         """The transformer layers of the speech encoder. x: [batch, source, dim], mask: [batch, source]"""
         encoder: Any = self.model.model.encoder
         x = x + positions(encoder.embed_positions, 0, x.shape[1])
-        x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
-        attention = attention_mask(mask, x)
-        for index, layer in enumerate(encoder.layers):
-            if self.training and torch.rand([]) < encoder.layerdrop:
-                continue
-            x = layer(x, attention)
-            x = x if adapt is None else adapt(index, x)
-        return Memory(encoder.layer_norm(x), mask)
+        return Memory(encoder_states(encoder, x, mask, self.packing, adapt), mask)
 
 
 def _halved(lengths: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Token-by-token decoding for transformer decoders of the transformers library.
 
-What a step needs is taken from the layers when a batch begins, so it cannot age while a model is trained: query,
-key and value projections become one matrix. Cross-attention keys and values are computed once per sentence; the
-beams of a sentence are the query positions of one attention call, so nothing of the source is copied per beam.
+The beams of a sentence are the query positions of one attention call, so nothing is copied per beam: not what was
+heard, and not what was written either. Whatever any beam of a sentence has written lies in one pool, and a mask tells
+whose past is whose; when beams change places, only the mask does.
 """
 
 from __future__ import annotations
@@ -15,33 +15,40 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from npda.models.backbone import Memory
+from npda.models.packing import Projection
 
 # What comes after a layer: (layer, x [rows, n, dim]) → x; which of them, the prompts [rows, n] decide.
 Adapt = Callable[[int, Tensor], Tensor]
 Choose = Callable[[Tensor], Adapt]
 
-_GROWTH = 32  # positions by which the self-attention cache grows
+GROWTH = 32  # positions by which the self-attention cache grows
 
 
 @dataclass(frozen=True)
 class SelfLayer:
-    """One pre-norm layer that sees what was written so far, ready for single steps."""
+    """One pre-norm layer that only sees what it is part of, ready to be used again and again."""
 
     heads: int
     self_norm: nn.LayerNorm
-    qkv: tuple[Tensor, Tensor]  # weight [3·dim, dim], bias [3·dim]
-    self_out: nn.Linear
+    qkv: Projection  # [..., dim] → [..., 3·dim]
+    self_out: Projection
     ffn_norm: nn.LayerNorm
-    fc1: nn.Linear
-    fc2: nn.Linear
+    fc1: Projection
+    fc2: Projection
     activation: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """All positions see each other. x: [batch, n, dim]; mask: [batch, 1, 1, n] to be added, or None"""
+        query, key, value = map(self._split, self.qkv(self.self_norm(x)).chunk(3, dim=-1))
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.feed_forward(x + self.self_out(self._join(attended)))
 
     def attend_self(self, x: Tensor, cache: Tensor, start: int) -> Tensor:
         """Append x to the cache and attend to all of it.
 
         x: [rows, n, dim]; cache: [2, rows, heads, capacity, d], filled up to ``start``
         """
-        query, key, value = F.linear(self.self_norm(x), *self.qkv).chunk(3, dim=-1)
+        query, key, value = self.qkv(self.self_norm(x)).chunk(3, dim=-1)
         end = start + x.shape[1]
         cache[0, :, :, start:end] = self._split(key)
         cache[1, :, :, start:end] = self._split(value)
@@ -56,7 +63,7 @@ class SelfLayer:
 
     def _split(self, x: Tensor) -> Tensor:
         """[batch, n, dim] → [batch, heads, n, d]"""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
     def _join(self, x: Tensor) -> Tensor:
         """[batch, heads, n, d] → [batch, n, dim]"""
@@ -68,28 +75,34 @@ class StreamLayer(SelfLayer):
     """One decoder layer: between the two it attends to the memory."""
 
     cross_norm: nn.LayerNorm
-    cross_q: nn.Linear
-    cross_kv: tuple[Tensor, Tensor]  # weight [2·dim, dim], bias [2·dim]
-    cross_out: nn.Linear
+    cross_q: Projection
+    cross_kv: Projection  # [..., dim] → [..., 2·dim]
+    cross_out: Projection
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-attention keys and values of the memory. [batch, source, dim] → 2 × [batch, heads, source, d]"""
-        key, value = F.linear(memory, *self.cross_kv).chunk(2, dim=-1)
-        return self._split(key), self._split(value)
+        key, value = self.cross_kv(memory).chunk(2, dim=-1)
+        return self._split(key).contiguous(), self._split(value).contiguous()
+
+    def attend_pool(self, x: Tensor, pool: Tensor, start: int, mask: Tensor) -> Tensor:
+        """Append x to the pool of its sentence and attend to what the mask shows.
+
+        x: [sentences, n, dim]; pool: [sentences, capacity, 2, dim], filled up to ``start``;
+        mask: [sentences, 1, n, start + n] to be added
+        """
+        sentences, n, dim = x.shape
+        qkv = self.qkv(self.self_norm(x))
+        end = start + n
+        pool[:, start:end] = qkv[..., dim:].view(sentences, n, 2, dim)
+        key, value = pool[:, :end].view(sentences, end, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(self._split(qkv[..., :dim]), key, value, attn_mask=mask)
+        return x + self.self_out(self._join(attended))
 
     def attend_memory(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x: [batch·beam, n, dim]; key, value: [batch, heads, source, d]; mask: [batch, 1, 1, source] or None"""
-        batch = key.shape[0]
-        query = self.cross_q(self.cross_norm(x)).view(batch, -1, x.shape[-1])  # the beams side by side
-        attended = F.scaled_dot_product_attention(self._split(query), key, value, attn_mask=mask)
-        return x + self.cross_out(self._join(attended).view_as(x))
-
-
-def fuse(*projections: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Several projections of the same input as one. A missing bias counts as zero."""
-    weight = torch.cat([p.weight for p in projections])
-    bias = torch.cat([p.bias if p.bias is not None else p.weight.new_zeros(p.out_features) for p in projections])
-    return weight.detach(), bias.detach()
+        """x: [sentences, n, dim]; key, value: [sentences, heads, source, d]; mask: [sentences, 1, 1, source] or None"""
+        query = self._split(self.cross_q(self.cross_norm(x)))
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return x + self.cross_out(self._join(attended))
 
 
 class TransformerStream:
@@ -112,35 +125,73 @@ class TransformerStream:
         self._choose = choose
         self._adapt: Adapt | None = None
         self._prompts: Tensor | None = None  # [rows, n] the first tokens
-        self._length = 0
+        self._length = 0  # tokens of a hypothesis
         self._memory = [layer.remember(memory.states) for layer in layers]
         self._mask = None if bool(memory.mask.all()) else memory.mask[:, None, None, :]
         batch, _, dim = memory.states.shape
-        heads = layers[0].heads
-        self._cache = memory.states.new_empty(len(layers), 2, batch * beam, heads, 0, dim // heads)
+        self._pools = memory.states.new_empty(len(layers), batch, 0, 2, dim)
+        # What each beam sees of its sentence's pool, as numbers to be added to attention scores: 0, or −inf.
+        self._seen = memory.states.new_zeros(batch, beam, 0)
 
     def step(self, tokens: Tensor) -> Tensor:
-        start, self._length = self._length, self._length + tokens.shape[1]
-        self._cache = with_room(self._cache, self._length)
-        if start == 0:
-            self._prompt(tokens)
-        x = self._embed(tokens, start)
-        for index, (layer, cache, (key, value)) in enumerate(zip(self._layers, self._cache, self._memory, strict=True)):
-            x = layer.attend_self(x, cache, start)
+        if self._length == 0:
+            return self._begin(tokens)
+        return self._advance(tokens, self._beam)
+
+    def _begin(self, prompts: Tensor) -> Tensor:
+        """The first tokens [rows, n]: once a sentence where its beams begin alike, as they do in a search."""
+        first = prompts.unflatten(0, (-1, self._beam))
+        if self._beam == 1 or not bool((first == first[:, :1]).all()):
+            self._prompt(prompts)
+            return self._advance(prompts, self._beam)
+        self._prompt(first[:, 0])
+        self._seen = self._seen[:, :1]
+        states = self._advance(first[:, 0], 1)
+        self._seen = self._seen.expand(-1, self._beam, -1)
+        self._prompt(prompts)
+        return states.repeat_interleave(self._beam, dim=0)
+
+    def _advance(self, tokens: Tensor, width: int) -> Tensor:
+        """tokens: [sentences · width, n] → states after the last of them [sentences · width, dim]"""
+        n = tokens.shape[1]
+        start = self._seen.shape[2]
+        end = start + width * n
+        mask, adapt = self._look_back(width, n), self._adapt
+        self._pools = with_room(self._pools, 2, end, GROWTH * self._beam)
+        x = self._embed(tokens, self._length)
+        dim = x.shape[-1]
+        x = x.view(-1, width * n, dim)
+        for index, (layer, pool, (key, value)) in enumerate(zip(self._layers, self._pools, self._memory, strict=True)):
+            x = layer.attend_pool(x, pool, start, mask)
             x = layer.attend_memory(x, key, value, self._mask)
             x = layer.feed_forward(x)
-            x = x if self._adapt is None else self._adapt(index, x)
-        return self._final_norm(x[:, -1])
+            x = x if adapt is None else adapt(index, x.view(-1, n, dim)).view_as(x)
+        self._length += n
+        return self._final_norm(x.view(-1, n, dim)[:, -1])
+
+    def _look_back(self, width: int, n: int) -> Tensor:
+        """Whom n new tokens of every beam see: what their beam saw, their own past, themselves. The last stays seen.
+
+        → [sentences, 1, width · n, pool]
+        """
+        sentences = len(self._seen)
+        beams = torch.eye(width, dtype=torch.bool, device=self._seen.device)
+        earlier = torch.ones(n, n, dtype=torch.bool, device=self._seen.device).tril()
+        allowed = (beams[:, None, :, None] & earlier[None, :, None, :]).reshape(width * n, width * n)
+        new = self._seen.new_zeros(width * n, width * n).masked_fill_(~allowed, -torch.inf)
+        old = self._seen.repeat_interleave(n, dim=1) if n > 1 else self._seen
+        mask = torch.cat([old, new.expand(sentences, -1, -1)], dim=2)
+        self._seen = mask[:, n - 1 :: n]
+        return mask[:, None]
 
     def reorder(self, rows: Tensor) -> None:
-        filled = self._cache[:, :, :, :, : self._length]
-        filled.copy_(filled.index_select(2, rows))
+        self._seen = self._seen.flatten(0, 1).index_select(0, rows).view_as(self._seen)
 
     def keep(self, sentences: Tensor) -> None:
-        rows = (sentences[:, None] * self._beam + torch.arange(self._beam, device=sentences.device)).flatten()
-        self._cache = self._cache.index_select(2, rows)
+        self._pools = self._pools.index_select(1, sentences)
+        self._seen = self._seen.index_select(0, sentences)
         if self._prompts is not None:
-            self._prompt(self._prompts.index_select(0, rows))
+            self._prompt(self._prompts.unflatten(0, (-1, self._beam)).index_select(0, sentences).flatten(0, 1))
         self._memory = [
             (key.index_select(0, sentences), value.index_select(0, sentences)) for key, value in self._memory
         ]
@@ -152,11 +203,13 @@ class TransformerStream:
             self._prompts, self._adapt = prompts, self._choose(prompts)
 
 
-def with_room(cache: Tensor, length: int) -> Tensor:
-    """The cache [layers, 2, rows, heads, capacity, d], or a copy with more capacity if ``length`` needs it."""
-    if length <= cache.shape[4]:
+def with_room(cache: Tensor, dim: int, length: int, growth: int = GROWTH) -> Tensor:
+    """The cache, or a copy that is ``growth`` longer in that dimension if ``length`` needs it."""
+    capacity = cache.shape[dim]
+    if length <= capacity:
         return cache
-    capacity = max(cache.shape[4] + _GROWTH, length)
-    larger = cache.new_empty(*cache.shape[:4], capacity, cache.shape[5])
-    larger[..., : cache.shape[4], :] = cache
+    shape = list(cache.shape)
+    shape[dim] = max(capacity + growth, length)
+    larger = cache.new_empty(shape)
+    larger.narrow(dim, 0, capacity).copy_(cache)
     return larger

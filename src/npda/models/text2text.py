@@ -17,7 +17,7 @@ from transformers.models.speech_to_text.modeling_speech_to_text import Speech2Te
 from npda.errors import InputError
 from npda.files import atomic_write
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import decoder_states, decoder_stream, target_prompt
+from npda.models.decoder import decoder_states, decoder_stream, output_scores, target_prompt
 from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.stream import TransformerStream
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
@@ -116,8 +116,8 @@ class Text2Text(nn.Module):
     def start(self, memory: Memory, beam: int) -> TransformerStream:
         return decoder_stream(self.decoder, memory, beam)
 
-    def logits(self, states: Tensor) -> Tensor:
-        return nn.functional.linear(states, self.decoder.embed_tokens.weight)
+    def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
+        return output_scores(states, self.decoder.embed_tokens.weight, only)
 
 
 def _deaf() -> InputError:

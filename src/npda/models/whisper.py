@@ -19,8 +19,9 @@ from transformers.utils import logging as transformers_logging
 from npda.audio import SAMPLE_RATE
 from npda.errors import InputError
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import layer_states, stream_layers
-from npda.models.masks import attention_mask
+from npda.models.decoder import layer_states, output_scores, stream_layers
+from npda.models.encoder import encoder_states
+from npda.models.packing import Packing
 from npda.models.stream import TransformerStream
 from npda.models.whisper_text import LAYERS, WhisperTextEncoder
 from npda.models.whisper_tokens import WhisperTokens
@@ -54,6 +55,7 @@ class Whisper(nn.Module):
         self.extractor = extractor
         self.text_encoder = text_encoder
         self.silence = silence
+        self.packing = Packing()  # for decoding
         self.target = WhisperTokens(tokenizer, model.config.vocab_size)
         self.source = self.target
         self.dim: int = model.config.d_model
@@ -96,10 +98,17 @@ class Whisper(nn.Module):
         language = getattr(self.model.generation_config, "language", None)
         return language.strip("<|>") if language else None
 
-    def add_text_encoder(self, layers: int = LAYERS) -> WhisperTextEncoder:
-        """A text path to be trained, in place of any other."""
-        embedding = self._decoder.embed_tokens.weight
+    def add_text_encoder(self, layers: int | None = None, dropout: float | None = None) -> WhisperTextEncoder:
+        """A text path to be trained, in place of any other.
+
+        layers: of the speech encoder to be copied; dropout: by default that of the speech encoder
+        """
+        if layers == 0:
+            raise InputError("Whisper's text path has layers of its own; a mere embedding cannot be trained for it.")
+        embedding, layers = self._decoder.embed_tokens.weight, layers or min(LAYERS, len(self._encoder.layers))
         self.text_encoder = WhisperTextEncoder.like(self._encoder, embedding, layers).train(self.training)
+        if dropout is not None:
+            self.text_encoder.set_dropout(dropout)
         return self.text_encoder
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
@@ -127,13 +136,7 @@ class Whisper(nn.Module):
             x = x * mask[:, None, :]
         x = x.transpose(1, 2)
         x = x + encoder.embed_positions.weight[: x.shape[1]]
-        x = nn.functional.dropout(x, p=encoder.dropout, training=self.training)
-        attention = attention_mask(mask, x)
-        for layer in encoder.layers:
-            if self.training and torch.rand([]) < encoder.layerdrop:
-                continue
-            x = layer(x, attention)
-        return Memory(encoder.layer_norm(x), mask)
+        return Memory(encoder_states(encoder, x, mask, self.packing), mask)
 
     def read(self, tokens: Tensor, lengths: Tensor) -> Memory:
         if self.text_encoder is None:
@@ -160,10 +163,10 @@ class Whisper(nn.Module):
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
         decoder = self._decoder
-        return TransformerStream(stream_layers(decoder), self._embed, decoder.layer_norm, memory, beam)
+        return TransformerStream(stream_layers(decoder, self.packing), self._embed, decoder.layer_norm, memory, beam)
 
-    def logits(self, states: Tensor) -> Tensor:
-        return self.model.proj_out(states)
+    def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
+        return output_scores(states, self.model.proj_out.weight, only, self.packing)
 
     @property
     def _encoder(self) -> Any:  # pyright sees only Tensor | Module inside

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -53,6 +54,12 @@ class WhisperTextEncoder(nn.Module):
         text.layers = deepcopy(encoder.layers[-layers:])
         text.layer_norm = deepcopy(encoder.layer_norm)
         return text.to(embedding.device)
+
+    def set_dropout(self, dropout: float) -> None:
+        """In place of the speech encoder's."""
+        layers: Any = self.layers  # pyright sees only Tensor | Module inside
+        for layer in layers:
+            layer.dropout = dropout
 
     def forward(self, embedded: Tensor, lengths: Tensor, positions: Tensor) -> Memory:
         """embedded: [batch, length, dim] right-padded; lengths: [batch]; positions: [most, dim] as in speech"""

@@ -1,0 +1,46 @@
+"""The transformer layers of speech encoders of the transformers library that are alike down to the names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+
+from npda.models.masks import attention_mask
+from npda.models.packing import Pack, Packing
+from npda.models.stream import Adapt, SelfLayer
+
+
+def encoder_states(encoder: Any, x: Tensor, mask: Tensor, packing: Packing, adapt: Adapt | None = None) -> Tensor:
+    """Dropout, the layers and the final norm over frames that have their positions.
+
+    encoder: of Speech2Text or Whisper; x: [batch, source, dim]; mask: [batch, source], True where something was heard
+    """
+    attention = attention_mask(mask, x)
+    if encoder.training or torch.is_grad_enabled():
+        layers = encoder.layers
+    else:
+        layers = [_ready(layer, packing) for layer in encoder.layers]
+    x = dropout(x, encoder.dropout, encoder.training)
+    for index, layer in enumerate(layers):
+        if encoder.training and torch.rand([]) < encoder.layerdrop:
+            continue
+        x = layer(x, attention)
+        x = x if adapt is None else adapt(index, x)
+    return encoder.layer_norm(x)
+
+
+def _ready(layer: Any, pack: Pack) -> SelfLayer:
+    own = layer.self_attn
+    return SelfLayer(
+        heads=own.num_heads,
+        self_norm=layer.self_attn_layer_norm,
+        qkv=pack(own.q_proj, own.k_proj, own.v_proj),
+        self_out=pack(own.out_proj),
+        ffn_norm=layer.final_layer_norm,
+        fc1=pack(layer.fc1),
+        fc2=pack(layer.fc2),
+        activation=layer.activation_fn,
+    )
