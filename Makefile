@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Two spinning OpenMP threads on a busy core cost a factor of eight.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-all lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/npda demo
@@ -20,6 +20,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
+
+# Tables with bars; about an hour on a busy machine, `make bench BENCH="--repeats 2"` is shorter.
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks $(BENCH)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
