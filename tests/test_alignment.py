@@ -10,7 +10,7 @@ import torch
 
 from npda.models import load_speech2text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
-from npda.training.align import train_alignment
+from npda.training.align import AlignOptions, train_alignment
 from npda.training.alignment import VARIANTS, Align, AlignBatch
 from npda.training.settings import TrainingSettings
 
@@ -81,7 +81,7 @@ def manifest(tmp_path_factory):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_only_the_text_encoder_moves(variant, base, manifest, tmp_path):
     before = load_speech2text(base).model.state_dict()
-    train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, variant, layers=1, progress=False)
+    train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, AlignOptions(variant, 1), progress=False)
     trained = load_speech2text(tmp_path)
     after = trained.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -101,7 +101,7 @@ def test_teacher_is_the_speech_path_without_noise(base, manifest, tmp_path):
     from npda.corpus.manifest import read_manifest
     from npda.training.teacher import TeacherStates
 
-    train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, layers=1, progress=False)
+    train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, AlignOptions(layers=1), progress=False)
     kept = TeacherStates.open(tmp_path / "train" / "teacher" / "train")
     model = load_speech2text(base)
     for index, utterance in enumerate(read_manifest(manifest)[:4]):

@@ -15,10 +15,10 @@ from npda.corpus.manifest import write_manifest
 from npda.corpus.pairs import write_pairs
 from npda.models import load_speech2text
 from npda.models.text_encoder import TextEncoder
-from npda.training.align import fresh_text_encoder
 from npda.training.batching import BatchPlan
 from npda.training.data import SpeechData
-from npda.training.joint import Joint, JointData, JointPlan, train_joint
+from npda.training.joint import joint, train_joint
+from npda.training.mixing import MixedData, MixedPlan
 from npda.training.objectives import SpeechToText, TextToText
 from npda.training.settings import TrainingSettings
 from npda.training.text import TextData
@@ -34,7 +34,7 @@ SETTINGS = TrainingSettings(
 def test_every_update_has_both_kinds(texts):
     """An epoch is one of speech; text is used up evenly, over the ends of epochs."""
     speech_lengths, text_lengths = [80 + 3 * i for i in range(30)], [10 + i % 13 for i in range(texts)]
-    plan = JointPlan(BatchPlan(speech_lengths, 400, 2, seed=1), BatchPlan(text_lengths, 60, 2, seed=1), first=30)
+    plan = MixedPlan(BatchPlan(speech_lengths, 400, 2, seed=1), BatchPlan(text_lengths, 60, 2, seed=1))
     seen: Counter[int] = Counter()
     for number in range(4):
         updates = plan.epoch(number)
@@ -57,9 +57,9 @@ def test_loss_and_gradient_are_the_sum_of_both(tmp_path):
     backbone = tiny_store.backbone()
     speech = SpeechData(tiny_training.utterances(tmp_path, 3), backbone)
     text = TextData(tiny_store.pairs(4), backbone)
-    data = JointData(speech, text)
+    data = MixedData(speech, text)
     assert len(data.lengths) == 7
-    objective = Joint(SpeechToText(backbone, 0.1), TextToText(backbone, 0.1)).eval()
+    objective = joint(SpeechToText(backbone, 0.1), TextToText(backbone, 0.1)).eval()
     assert objective.weights == {"loss": 1.0, "mt_loss": 1.0}
     total = torch.zeros(())
     for indices in ([0, 1, 2], [3, 4, 5, 6]):
@@ -68,7 +68,7 @@ def test_loss_and_gradient_are_the_sum_of_both(tmp_path):
         assert counts.keys() == sums.keys()
         total = total + sum(objective.weights.get(name, 0.0) * value / counts[name] for name, value in sums.items())
     total.backward()
-    joint = {name: p.grad.clone() for name, p in backbone.named_parameters() if p.grad is not None}
+    gradients = {name: p.grad.clone() for name, p in backbone.named_parameters() if p.grad is not None}
 
     backbone.zero_grad()
     expected = torch.zeros(())
@@ -84,7 +84,7 @@ def test_loss_and_gradient_are_the_sum_of_both(tmp_path):
     assert total.item() == pytest.approx(expected.item(), rel=1e-5)
     for name, parameter in backbone.named_parameters():
         if parameter.grad is not None:
-            torch.testing.assert_close(joint[name], parameter.grad, rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-5)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_every_parameter_moves(files, start):
 
     trained = load_speech2text(files / "joint")
     torch.manual_seed(SETTINGS.seed)
-    before: TextEncoder = base.text_encoder or fresh_text_encoder(base, 1)
+    before: TextEncoder = base.text_encoder or base.add_text_encoder(1)
     assert trained.text_encoder is not None
     assert trained.text_encoder.size == before.size
     for old, new in ((base.model, trained.model), (before, trained.text_encoder)):

@@ -325,6 +325,22 @@ def test_the_seed_decides_the_weights(tmp_path):
         )
 
 
+def test_dropout_and_normalisation_are_choices_of_the_model(tmp_path):
+    manifests = tiny_training.manifests(tmp_path)
+    model = SpeechModel("st", "mini", source_size=50, target_size=50)
+    chosen = replace(model, dropout=0.35, normalization="utterance")
+    settings = replace(MINI, max_epochs=None, max_updates=1, batch_frames=600)
+    train_speech(manifests[:1], manifests[1:], tmp_path / "out", chosen, settings, progress=False)
+    made = load_speech2text(tmp_path / "out")
+    assert made.model.config.dropout == 0.35
+    features = made.features(np.random.default_rng(0).normal(0, 0.1, 32_000).astype(np.float32))
+    np.testing.assert_allclose((features.mean(axis=0), features.std(axis=0)), ((0,) * 80, (1,) * 80), atol=1e-4)
+    assert set(chosen.description()) - set(model.description()) == {"dropout", "normalization"}
+    for change in ({"dropout": 1.0}, {"normalization": "none"}):
+        with pytest.raises(InputError, match="must"):
+            replace(model, **change)
+
+
 def test_languages_are_found_in_the_data(tmp_path):
     from npda.corpus.manifest import write_manifest
 

@@ -12,7 +12,7 @@ import typer
 
 def align(
     triplets: Annotated[list[Path], typer.Argument(help="General-domain manifests with audio, src_text and tgt_text.")],
-    model: Annotated[Path, typer.Option(help="Model directory; it is not changed.")],
+    model: Annotated[str, typer.Option(help="Model directory, or name on the hub; it is not changed.")],
     dev: Annotated[list[Path], typer.Option(help="Dev manifests of the same domain, for choosing the best weights.")],
     out: Annotated[Path, typer.Option(help="Directory for the model with its text encoder; interrupted, it goes on.")],
     variant: Annotated[
@@ -25,6 +25,23 @@ def align(
     dropout: Annotated[
         float | None, typer.Option(min=0, max=0.9, help="Of the text encoder (default: the speech encoder's).")
     ] = None,
+    subword_alpha: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1,
+            help="Cut the transcripts into other pieces every time, against learning few sentences by heart in many "
+            "epochs; the smaller, the more often: 0.1 or 0.05 (default: never, as in the paper).",
+        ),
+    ] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="More text of the spoken language (.tsv, or a sentence a line), which a model that can transcribe, "
+            "such as Whisper, learns to write down: its text path needs that far more than translations."
+        ),
+    ] = None,
+    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models of many: de.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, data order and dropout.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="End after so many passes over the data.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At its peak.")] = None,
@@ -42,8 +59,14 @@ def align(
         npda align general/train.tsv --dev general/dev.tsv --model runs/base --out runs/aligned
 
         npda align general/train.tsv --dev general/dev.tsv --model runs/base --out runs/no-mse --variant no-mse
+
+        npda align general/train.tsv --dev general/dev.tsv --text german.txt --model openai/whisper-base \\
+            --source-language de --out runs/whisper
     """
-    from npda.training.align import align_defaults, train_alignment
+    from npda.models.hub import model_directory
+    from npda.training.align import AlignOptions, align_defaults, train_alignment
+
+    directory = model_directory(model)
 
     changes = {
         "seed": seed,
@@ -52,8 +75,11 @@ def align(
         "warmup": warmup,
         "batch_frames": batch_tokens,
     }
-    settings = replace(align_defaults(model), **{name: value for name, value in changes.items() if value is not None})
-    summary = train_alignment(model, triplets, dev, out, settings, variant, layers, dropout, progress=not as_json)
+    settings = replace(
+        align_defaults(directory), **{name: value for name, value in changes.items() if value is not None}
+    )
+    options = AlignOptions(variant, layers, dropout, subword_alpha, tuple(text or ()))
+    summary = train_alignment(directory, triplets, dev, out, settings, options, source_language, progress=not as_json)
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

@@ -3,29 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch import Tensor, nn
 
 from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.errors import InputError
-from npda.models import load_speech2text, read_config
-from npda.models.speech2text import Speech2Text
-from npda.models.text_encoder import TextEncoder, TextEncoderSize
+from npda.models import load_backbone, read_config
+from npda.models.backbone import Backbone
+from npda.text import Vocabulary
 from npda.training.alignment import Align, AlignData, Variant
+from npda.training.batching import BatchPlan
+from npda.training.copying import copy_data
 from npda.training.data import fingerprint
 from npda.training.loop import TrainingSummary, train
+from npda.training.mixing import Mixed, MixedData, MixedPlan
+from npda.training.objectives import TextToText
 from npda.training.processes import running
 from npda.training.run import Run
-from npda.training.settings import ALIGN_MINI, TrainingSettings
-from npda.training.speech import weights_digest
+from npda.training.settings import ALIGN_MINI, ALIGN_PRETRAINED, TrainingSettings
+from npda.training.speech import file_digest, weights_digest
+from npda.training.subwords import SubwordSampling
 from npda.training.teacher import TeacherStates
+from npda.training.text import TextData
+
+if TYPE_CHECKING:
+    from npda.models.speech2text import Speech2Text
+    from npda.models.whisper import Whisper
+
+_LARGE = 1_000.0  # a variance of states far beyond those of the paper's models
+
+
+@dataclass(frozen=True)
+class AlignOptions:
+    """What is trained and how, beside the settings.
+
+    variant: the paper's loss, or one of its ablations
+    layers, dropout: of the text encoder, by default those of the speech encoder
+    subword_alpha: of ``SubwordSampling``, by default none
+    text: files of text in the spoken language, for the copy task, see ``npda.training.copying``
+    """
+
+    variant: Variant = "full"
+    layers: int | None = None
+    dropout: float | None = None
+    subword_alpha: float | None = None
+    text: tuple[Path, ...] = ()
+
+    def description(self) -> dict[str, Any]:
+        """What tells it from others; what is left at its default is not named."""
+        more: dict[str, Any] = {"dropout": self.dropout, "subword_alpha": self.subword_alpha}
+        if self.text:
+            more["text"] = [file_digest(file) for file in self.text]
+        named = {name: value for name, value in more.items() if value is not None}
+        return {"variant": self.variant, "layers": self.layers, **named}
 
 
 def align_defaults(model: str | Path) -> TrainingSettings:
-    """Settings for a model's size: the paper's, or those for the embedded corpus if it is narrower than the paper's."""
-    narrow = read_config(Path(model)).get("d_model", 256) < 256
-    return ALIGN_MINI if narrow else TrainingSettings(spec_augment=None)
+    """Settings for a model: the paper's, those for the embedded corpus if it is narrower, or for large pre-trained."""
+    config = read_config(Path(model))
+    if config.get("model_type") != "speech_to_text":
+        return ALIGN_PRETRAINED
+    return ALIGN_MINI if config.get("d_model", 256) < 256 else TrainingSettings(spec_augment=None)
 
 
 def train_alignment(
@@ -34,61 +76,80 @@ def train_alignment(
     dev: Sequence[str | Path],
     out: str | Path,
     settings: TrainingSettings,
-    variant: Variant = "full",
-    layers: int | None = None,
-    dropout: float | None = None,
+    options: AlignOptions = AlignOptions(),
+    source_language: str | None = None,
     progress: bool = True,
 ) -> TrainingSummary:
     """Write the model with a trained text encoder to ``out``; a run that was interrupted there goes on.
 
-    layers, dropout: of the text encoder, by default those of the speech encoder
+    source_language: that is spoken, for models that have to be told
     """
-    backbone = load_speech2text(model)
+    backbone = _teachable(model, source_language)
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
     description = {
         "model": weights_digest(Path(model)),
         "train": fingerprint(data),
         "dev": fingerprint(dev_data),
-        "variant": variant,
-        "layers": layers,
-        **({"dropout": dropout} if dropout is not None else {}),
+        **options.description(),
     }
     with Run(out, settings, description) as run:
         torch.manual_seed(settings.seed)
-        layers = 0 if variant == "embedding-only" else layers or backbone.model.config.encoder_layers
-        backbone.text_encoder = fresh_text_encoder(backbone, layers, dropout)
+        layers = 0 if options.variant == "embedding-only" else options.layers
+        text_encoder = backbone.add_text_encoder(layers, options.dropout)
         teacher = run.directory / "teacher"
         if running().is_main_process:
             TeacherStates.make(teacher / "train", data, backbone, progress=progress)
             TeacherStates.make(teacher / "dev", dev_data, backbone, progress=progress)
         running().wait_for_everyone()
+        states = TeacherStates.open(teacher / "train")
+        train_data = AlignData(data, backbone, states)
+        held_out = AlignData(dev_data, backbone, TeacherStates.open(teacher / "dev"))
+        copied = copy_data(options.text, (u.src_text for u in data), backbone) if options.text else None
+        only = _occurring(len(backbone.target), *(each for each in (train_data, held_out, copied) if each is not None))
+        smoothing = settings.label_smoothing
+        subwords = _subwords(backbone, options.subword_alpha)
+        align = Align(backbone, text_encoder, options.variant, smoothing, subwords, mse_weight(states), only)
+        objective, everything, plan = align, train_data, None
+        if copied is not None:
+            objective = Mixed(align, TextToText(backbone, smoothing, only), "copy_")
+            everything = MixedData(train_data, copied)
+            cut = settings.batch_frames, settings.batches_per_update, settings.seed
+            plan = MixedPlan(BatchPlan(train_data.lengths, *cut), BatchPlan(copied.lengths, *cut))
         return train(
-            Align(backbone, backbone.text_encoder, variant, settings.label_smoothing),
-            AlignData(data, backbone, TeacherStates.open(teacher / "train")),
-            AlignData(dev_data, backbone, TeacherStates.open(teacher / "dev")),
-            settings,
-            run,
-            backbone.save_pretrained,
-            progress=progress,
+            objective, everything, held_out, settings, run, backbone.save_pretrained, progress=progress, plan=plan
         )
+
+
+def mse_weight(teacher: TeacherStates) -> float:
+    """1, as in the paper; where states live on a far larger scale than its few dozen, 1 / their variance."""
+    variance = teacher.variance()
+    return 1.0 if variance < _LARGE else 1 / variance
+
+
+def _teachable(model: str | Path, source_language: str | None) -> Speech2Text | Whisper:
+    """A model whose text path is trained."""
+    backbone = load_backbone(model, source_language)
+    if backbone.max_frames == 0:
+        raise InputError(f"{model} translates text; give the directory of a speech translator.")
+    if not isinstance(backbone, nn.Module) or not hasattr(backbone, "add_text_encoder"):
+        raise InputError(f"{model} brings its own text encoder: there is nothing to train, go on with `npda build`.")
+    return cast("Speech2Text | Whisper", backbone)
+
+
+def _subwords(backbone: Backbone, alpha: float | None) -> SubwordSampling | None:
+    if alpha is None:
+        return None
+    if not isinstance(backbone.source, Vocabulary):
+        raise InputError("Subword sampling needs a SentencePiece vocabulary of the model's own; leave it out.")
+    return SubwordSampling(backbone.source, alpha)
+
+
+def _occurring(vocabulary: int, *data: AlignData | TextData) -> Tensor | None:
+    """The tokens the data ask for, if they are less than half of the vocabulary; None for all."""
+    found = torch.unique(torch.cat([each.distinct() for each in data]))
+    return found if 2 * len(found) < vocabulary else None
 
 
 def _usable(manifests: Sequence[str | Path], settings: TrainingSettings) -> list[Utterance]:
     utterances = [utterance for manifest in manifests for utterance in read_manifest(manifest)]
     return within(utterances, settings.max_frames)[0]
-
-
-def fresh_text_encoder(backbone: Speech2Text, layers: int, dropout: float | None = None) -> TextEncoder:
-    """As wide as the speech encoder, random."""
-    if backbone.source is None:
-        raise InputError("The model has no vocabulary of transcripts (source/); the text path needs one.")
-    config = backbone.model.config
-    size = TextEncoderSize(
-        vocabulary=len(backbone.source),
-        dim=config.d_model,
-        layers=layers,
-        heads=config.encoder_attention_heads,
-        ffn=config.encoder_ffn_dim,
-        dropout=float(config.dropout) if dropout is None else dropout,
-    )
-    return TextEncoder(size, backbone.source.pad)

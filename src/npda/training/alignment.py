@@ -7,7 +7,7 @@ its states are computed once and kept on disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,7 +19,8 @@ from npda.corpus.manifest import Utterance
 from npda.errors import InputError
 from npda.models.backbone import Backbone
 from npda.training.data import Targets, TokenRows, fingerprint, padded, source_tokens, target_tokens
-from npda.training.objectives import Objective, smoothed_cross_entropy
+from npda.training.objectives import Objective, columns, smoothed_cross_entropy
+from npda.training.subwords import SubwordSampling
 from npda.training.teacher import TeacherStates
 
 # full: MT cross-entropy + MSE of states; the others are the ablations of the paper and of its public code:
@@ -31,7 +32,7 @@ VARIANTS: tuple[str, ...] = get_args(Variant)
 
 @dataclass(frozen=True)
 class AlignBatch:
-    """source, source_lengths: the transcripts; tokens, labels: [batch, length] as in SpeechBatch;
+    """transcripts, and their tokens: source, source_lengths; tokens, labels: [batch, length] as in SpeechBatch;
     teacher: [batch, length, dim] the speech path's states, 0 where labels are padding"""
 
     source: Tensor
@@ -39,9 +40,11 @@ class AlignBatch:
     tokens: Tensor
     labels: Tensor
     teacher: Tensor
+    transcripts: tuple[str, ...] = ()
 
     def to(self, device: torch.device) -> AlignBatch:
-        return AlignBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
+        tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)
 
 
 class AlignData:
@@ -62,6 +65,10 @@ class AlignData:
     def fingerprint(self) -> str:
         return fingerprint(self.utterances)
 
+    def distinct(self) -> Tensor:
+        """The target tokens that occur, rising."""
+        return self._targets.rows.distinct()
+
     def batch(self, indices: Sequence[int]) -> AlignBatch:
         source = [self._sources[i] for i in indices]
         tokens, labels = self._targets.batch(indices)
@@ -75,6 +82,7 @@ class AlignData:
             tokens=tokens,
             labels=labels,
             teacher=pad_sequence(teacher, batch_first=True),
+            transcripts=tuple(self.utterances[i].src_text for i in indices),
         )
 
 
@@ -83,16 +91,30 @@ class Align(Objective):
 
     loss and nll are means over target tokens. mse is the squared Euclidean distance of the two states, averaged over
     the target positions of a sentence, then over sentences; cosine is averaged over positions and only reported.
+
+    subwords: cuts the transcripts anew every time, but not those that are evaluated
+    mse_weight: 1 in the paper, whose states are small; only: the soft-max is over these tokens, see ``token_losses``
     """
 
-    def __init__(self, backbone: Backbone, text_encoder: nn.Module, variant: Variant, label_smoothing: float) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        text_encoder: nn.Module,
+        variant: Variant,
+        label_smoothing: float,
+        subwords: SubwordSampling | None = None,
+        mse_weight: float = 1.0,
+        only: Tensor | None = None,
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.text_encoder = text_encoder
         self.variant = variant
         self.label_smoothing = label_smoothing
+        self.subwords = subwords
+        self.only = only
         self.terms = ("loss", "nll", "mse", "cosine")
-        weights = {"loss": 1.0, "mse": 1.0}
+        weights = {"loss": 1.0, "mse": mse_weight}
         weights.pop({"no-mse": "mse", "mse-only": "loss"}.get(variant, ""), None)
         self.weights = weights
         for module in self.teachers():
@@ -111,16 +133,24 @@ class Align(Objective):
         return {"loss": tokens, "nll": tokens, "mse": len(batch.labels), "cosine": tokens}
 
     def forward(self, batch: AlignBatch) -> dict[str, Tensor]:
-        memory = self.backbone.read(batch.source, batch.source_lengths)
+        memory = self.backbone.read(*self._source(batch))
         states = self.backbone.states(memory, batch.tokens)
         predicted = batch.labels != self.backbone.target.pad
-        logits = self.backbone.logits(states[predicted])
-        loss, nll = smoothed_cross_entropy(logits, batch.labels[predicted], self.label_smoothing)
+        logits = self.backbone.logits(states[predicted], self.only)
+        loss, nll = smoothed_cross_entropy(logits, columns(batch.labels[predicted], self.only), self.label_smoothing)
         taught = batch.teacher[predicted]
         if self.variant == "logits":
-            squared = (logits - self.backbone.logits(taught)).square().sum(dim=-1)
+            squared = (logits - self.backbone.logits(taught, self.only)).square().sum(dim=-1)
         else:
             squared = (states[predicted] - taught).square().sum(dim=-1)
         lengths = predicted.sum(dim=1, keepdim=True).expand_as(predicted)[predicted]
         cosine = torch.cosine_similarity(states[predicted], taught, dim=-1).sum().detach()
         return {"loss": loss, "nll": nll, "mse": (squared / lengths).sum(), "cosine": cosine}
+
+    def _source(self, batch: AlignBatch) -> tuple[Tensor, Tensor]:
+        """What the text path reads, and how long it is."""
+        if self.subwords is None or not self.training:
+            return batch.source, batch.source_lengths
+        drawn = [torch.tensor(ids) for ids in self.subwords(batch.transcripts)]
+        lengths = torch.tensor([len(ids) for ids in drawn])
+        return padded(drawn, self.backbone.target.pad).to(batch.source), lengths.to(batch.source)

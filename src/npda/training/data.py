@@ -98,6 +98,10 @@ class TokenRows:
     def digest(self) -> str:
         return hashlib.sha256(self._ids.tobytes() + self._ends.tobytes()).hexdigest()
 
+    def distinct(self) -> Tensor:
+        """The ids that occur, rising."""
+        return torch.from_numpy(np.unique(np.frombuffer(self._ids, dtype=np.intc)).astype(np.int64))
+
 
 class Targets:
     """What a decoder is to write: prompt, text and end symbol of every sentence."""

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from accelerate.state import PartialState
 from rich.progress import Progress
+from torch.autograd.graph import increment_version
 from torch.utils.data import DataLoader
 
 from npda.errors import InputError
@@ -225,6 +226,8 @@ class _Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(settings, state.update, self.total)
         self.optimizer.step()
+        # Fused, it does not count its writes, by which packed weights are told from stale ones.
+        increment_version(trainable(self.objective).values())
         seconds = time.perf_counter() - started
         state.seconds += seconds
         self.window.count(counts, norm, frames, seconds)

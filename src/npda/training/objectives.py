@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -109,12 +110,18 @@ class SpeechToText(Objective):
 
 
 class _Text(Objective):
-    """Cross-entropy of what a text model is to write; trains whichever of its parameters are not frozen."""
+    """Cross-entropy of what a text model is to write; trains whichever of its parameters are not frozen.
 
-    def __init__(self, model: Backbone | LanguageModel, label_smoothing: float = 0.1) -> None:
+    only: the soft-max is over these tokens, see ``token_losses``
+    """
+
+    def __init__(
+        self, model: Backbone | LanguageModel, label_smoothing: float = 0.1, only: Tensor | None = None
+    ) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
+        self.only = only
         self.terms = ("loss", "nll")
         self.weights = {"loss": 1.0}
 
@@ -131,7 +138,7 @@ class TextToText(_Text):
     def forward(self, batch: TextBatch) -> dict[str, Tensor]:
         memory = self.model.read(batch.source, batch.source_lengths)
         states = self.model.states(memory, batch.tokens)
-        return token_losses(self.model, states, batch.labels, self.label_smoothing)
+        return token_losses(self.model, states, batch.labels, self.label_smoothing, self.only)
 
 
 class NextToken(_Text):
@@ -144,16 +151,26 @@ class NextToken(_Text):
 
 
 def token_losses(
-    model: Backbone | LanguageModel, states: Tensor, labels: Tensor, label_smoothing: float
+    model: Backbone | LanguageModel,
+    states: Tensor,
+    labels: Tensor,
+    label_smoothing: float,
+    only: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """The terms ``loss`` and ``nll``, summed over all that is predicted.
 
     states: [batch, length, dim]; labels: [batch, length]
+    only: [tokens] rising ids, all labels among them; the others, which the data never ask for, cost only time
     """
     predicted = labels != model.target.pad
-    logits = model.logits(states[predicted])
-    loss, nll = smoothed_cross_entropy(logits, labels[predicted], label_smoothing)
+    logits = model.logits(states[predicted], only)
+    loss, nll = smoothed_cross_entropy(logits, columns(labels[predicted], only), label_smoothing)
     return {"loss": loss, "nll": nll}
+
+
+def columns(labels: Tensor, only: Tensor | None) -> Tensor:
+    """Where the labels' scores stand, if there are scores of the tokens ``only``."""
+    return labels if only is None else torch.searchsorted(only, labels)
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:

@@ -99,6 +99,23 @@ MINI = TrainingSettings(
 # The text path of the embedded corpus: a batch is counted in tokens of both sides.
 ALIGN_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=8)
 
+# The text path of a large pre-trained model, with its copy task: half an hour to an hour on two cores.
+ALIGN_PRETRAINED = TrainingSettings(
+    batch_frames=550,
+    batches_per_update=1,
+    learning_rate=6e-4,
+    warmup=100,
+    schedule="cosine",
+    clip=1.0,
+    label_smoothing=0.0,
+    spec_augment=None,
+    max_epochs=9,
+    patience=None,
+    save_every=100,
+    log_every=10,
+    average=1,
+)
+
 # Translators of text and language models of the embedded corpus; a language model counts one side only.
 TEXT_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=6)
 LANGUAGE_MODEL_MINI = replace(MINI, batch_frames=500, ctc_weight=0.0, max_epochs=6)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -32,6 +32,8 @@ from npda.training.tuned_parameters import TUNES, Tunes, freeze, reaches_encoder
 
 _CMVN_UTTERANCES = 20_000  # at most so many tell the mean and variance of the features
 
+Normalization = Literal["global", "utterance"]
+
 SPEC_AUGMENT = {"lb": SpecAugment.lb, "ld": SpecAugment.ld, "sm": SpecAugment.sm, "ss": SpecAugment.ss}
 
 
@@ -43,6 +45,8 @@ class SpeechModel:
     preset: str = "paper-bilingual"  # sizes of the model, see npda.models.speech2text.PRESETS
     source_size: int = 5_000  # pieces of the transcripts' vocabulary
     target_size: int = 8_000  # pieces of the translations' vocabulary
+    dropout: float | None = None  # of all layers, by default the preset's
+    normalization: Normalization = "global"  # features by the mean and variance of all, or of each utterance
     languages: tuple[str, ...] = ()  # target languages with a tag each; found in the data if there are several
     vocabulary: Path | None = None  # take the vocabularies of this directory instead of training them
     encoder: Path | None = None  # take encoder, gates and normalisation of this model, for instance a recogniser
@@ -64,13 +68,17 @@ class SpeechModel:
             raise InputError("Gates for features are trained by their penalty: give l0_weight, for instance 0.5.")
         if self.preset not in PRESETS:
             raise InputError(f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}.")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise InputError(f"dropout must lie in [0, 1), not {self.dropout}.")
+        if self.normalization not in get_args(Normalization):
+            raise InputError(f"normalization must be global or utterance, not {self.normalization!r}.")
         if self.start is not None and (self.vocabulary is not None or self.encoder is not None):
             raise InputError("A model that is trained further keeps its own vocabulary and encoder.")
 
     def description(self) -> dict[str, Any]:
         """What tells this model from another; directories are told by what they hold."""
         described = asdict(self)
-        for name in ("tunes", "adapter_width", "l0_weight", "feature_gates"):
+        for name in ("dropout", "normalization", "tunes", "adapter_width", "l0_weight", "feature_gates"):
             if described[name] == getattr(SpeechModel, name):
                 del described[name]  # a run from before there was this choice goes on
         if self.vocabulary is not None:
@@ -143,6 +151,8 @@ def _prepare(start: Path, utterances: list[Utterance], filterbanks: FeatureStore
     target, source = _vocabularies(utterances, model)
     if model.encoder is not None:
         normalizer = Normalizer.load(model.encoder)
+    elif model.normalization == "utterance":
+        normalizer = Normalizer()
     else:
         step = -(-len(utterances) // _CMVN_UTTERANCES)
         normalizer = Normalizer.fit(filterbanks[u] for u in utterances[:: max(step, 1)])
@@ -176,7 +186,8 @@ def _create(start: Path, model: SpeechModel) -> Speech2Text:
     """The model before the first update, random apart from an encoder that is taken over."""
     inner = start / SOURCE_DIRECTORY
     source = Vocabulary.load(inner) if inner.is_dir() else None
-    backbone = Speech2Text.create(model.preset, Vocabulary.load(start), Normalizer.load(start), source)
+    changes = {} if model.dropout is None else {"dropout": model.dropout}
+    backbone = Speech2Text.create(model.preset, Vocabulary.load(start), Normalizer.load(start), source, **changes)
     if model.encoder is not None:
         donor = load_speech2text(model.encoder)
         backbone.selection = donor.selection
@@ -218,7 +229,8 @@ def weights_digest(directory: Path) -> str:
         *directory.glob(f"{ADAPTERS_DIRECTORY}/*.safetensors"),
         *directory.glob(f"{SELECTION_DIRECTORY}/*.safetensors"),
     ]
-    return "+".join(file_digest(file) for file in [directory / "model.safetensors", *sorted(parts)])
+    weights = sorted(directory.glob("model*.safetensors")) or [directory / "model.safetensors"]
+    return "+".join(file_digest(file) for file in [*weights, *sorted(parts)])
 
 
 def file_digest(file: Path) -> str:

@@ -19,6 +19,8 @@ from npda.training.batching import by_length
 from npda.training.data import fingerprint, target_tokens
 from npda.training.features import FeatureStore
 
+_LOOKED_AT = 100_000  # states that tell the variance of all
+
 
 class TeacherStates:
     """States [positions, dim] float16 of every utterance, in one memory-mapped file."""
@@ -30,6 +32,11 @@ class TeacherStates:
     def __getitem__(self, index: int) -> np.ndarray:
         """[positions, dim]: a state for every predicted token, end symbol included"""
         return self._states[self._offsets[index] : self._offsets[index + 1]]
+
+    def variance(self) -> float:
+        """Mean squared distance of the states from their mean; of many, some are looked at."""
+        states = np.asarray(self._states[:: 1 + len(self._states) // _LOOKED_AT], dtype=np.float32)
+        return float(np.square(states - states.mean(axis=0)).sum(axis=1, dtype=np.float64).mean())
 
     @staticmethod
     def make(

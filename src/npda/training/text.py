@@ -69,6 +69,10 @@ class TextData:
     def fingerprint(self) -> str:
         return self._sources.digest() + self._targets.rows.digest()
 
+    def distinct(self) -> Tensor:
+        """The target tokens that occur, rising."""
+        return self._targets.rows.distinct()
+
     def batch(self, indices: Sequence[int]) -> TextBatch:
         source = [self._sources[i] for i in indices]
         lengths = torch.tensor([len(row) for row in source])
@@ -104,6 +108,15 @@ def read_texts(files: Sequence[str | Path]) -> Iterator[Pair]:
     """The pairs of all files: TSV as in ``npda.corpus.pairs``, manifests with transcripts included."""
     for file in files:
         yield from stream_pairs(file)
+
+
+def read_sources(files: Sequence[str | Path]) -> Iterator[str]:
+    """The source side of TSVs, and every line of other text files."""
+    for file in files:
+        if str(file).endswith((".tsv", ".tsv.gz")):
+            yield from (pair.src_text for pair in stream_pairs(file))
+        else:
+            yield from (line for line in stream_lines(file) if line.strip())
 
 
 def read_targets(files: Sequence[str | Path]) -> Iterator[tuple[str, str]]:
