@@ -1,6 +1,7 @@
 """npda adapt: the whole way in one call, only what is missing in the next."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,13 @@ import pytest
 import tiny
 import tiny_store
 import tiny_training
+import typer
+from typer.testing import CliRunner
 
+from npda.cli.adapt import adapt as adapt_verb
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import Pair, read_pairs, write_pairs
+from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.errors import InputError
@@ -151,11 +156,48 @@ def test_a_voice_makes_a_text_path_unnecessary(files, cache, tmp_path):
     [
         ({"model": "base"}, "cannot read text yet: give --triplets and --general-dev"),
         ({"text": "test.tsv"}, "All 4 pairs .* give away"),
+        ({"out": "base/config.json"}, "is a file"),
+        ({"out": "taken"}, "is there already and not of `npda adapt`"),
     ],
 )
 def test_what_cannot_be_done_is_said(changes, says, files, cache, tmp_path):
+    if not (files / "taken").exists():
+        Datastore.build(tiny_store.backbone(), tiny_store.pairs(2), files / "taken" / "store",
+                        options=BuildOptions(progress=False))  # fmt: skip
     model = changes.get("model", "reads")
     paths = {name: files / value for name, value in changes.items() if name != "model"}
     given = replace(inputs(files, tmp_path / "out", model), **paths)
     with pytest.raises(InputError, match=says):
         adapt(given, OPTIONS, progress=False)
+
+
+def test_an_alignment_of_another_model_is_refused(files, cache, tmp_path):
+    tiny_store.backbone(seed=3).save_pretrained(tmp_path / "other")
+    options = replace(OPTIONS, text_path=TextPath(directory=tmp_path / "other"))
+    with pytest.raises(InputError, match="choose another --aligned"):
+        adapt(inputs(files, tmp_path / "out", "base"), options, progress=False)
+
+
+def test_the_verb(files, tmp_path):
+    app = typer.Typer()
+    app.command()(adapt_verb)
+    arguments = ["--model", files / "reads", "--text", files / "domain.tsv", "--dev", files / "dev.tsv"]
+    arguments += ["--out", tmp_path / "an out", "--beam", 1, "--decodes", 1]
+
+    def npda(*more: object) -> str:
+        answer = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*map(str, [*arguments, *more])], catch_exceptions=False)
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
+    record = json.loads(npda("--json"))
+    assert (record["judged_on"], record["leaks"], record["tuned_on"]) == ("dev", 1, "speech")
+    assert {c["metric"] for c in record["comparisons"]} == {"BLEU", "chrF2"}
+    for command in record["next"]:
+        assert str(tmp_path / "an out" / "store") in shlex.split(command)
+    printed = npda()
+    assert record["next"][0] in printed
+    assert "found from an earlier call: leaks, store, tuning" in printed
+    with pytest.raises(InputError, match="There is no file"):
+        npda("--test", tmp_path / "none.tsv")
+    with pytest.raises(InputError, match="go together"):
+        npda("--triplets", files / "triplets.tsv")

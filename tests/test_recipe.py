@@ -49,7 +49,8 @@ systems: [E2E-ST-Base]
 """
 
 NO_RECIPE = (
-    ": a recipe has keys (name, seeds, corpora, directions, model, systems, tables, search); this is something else."
+    ": a recipe has keys (name, seeds, corpora, directions, model, systems, tables, search, voice); "
+    "this is something else."
 )
 
 
@@ -98,6 +99,35 @@ def test_paths_start_from_the_recipe_and_data_from_the_command_line(folder: Path
     assert [corpora["own"].train, corpora["own"].test] == [folder / "a.tsv", Path("/c.tsv")]
     by_kind: dict[str, Any] = dict(load(folder / "real.yaml", data=("mustc=/m",)).corpora)
     assert [by_kind["must-de"].root, by_kind["must-no"].root] == [Path("/m"), Path("/m")]
+
+
+def test_data_and_models_lie_where_their_variables_say(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("NPDA_DATA", "~/corpora")
+    monkeypatch.delenv("NPDA_MODELS", raising=False)
+    changes = ("corpora.glossary.train=$NPDA_DATA/mboshi/words.tsv", "corpora.ep.root=$NPDA_MODELS")
+    corpora: dict[str, Any] = dict(load(folder / "real.yaml", *changes, data=("mustc=/m",)).corpora)
+    assert corpora["glossary"].train == Path("/home/me/corpora/mboshi/words.tsv")
+    assert corpora["ep"].root == folder / "models"  # of the working folder, like the command line's paths
+    monkeypatch.setenv("NPDA_DATA", "")
+    corpora = dict(load(folder / "real.yaml", *changes, data=("mustc=/m",)).corpora)
+    assert corpora["glossary"].train == folder / "data/mboshi/words.tsv"
+    inside = "corpora.glossary.train=a/$NPDA_DATA/b.tsv"
+    corpora = dict(load(folder / "real.yaml", inside, data=("mustc=/m",)).corpora)
+    assert corpora["glossary"].train == folder / "a/$NPDA_DATA/b.tsv"
+
+
+def test_only_a_domain_must_have_a_test(folder: Path):
+    without = "corpora.own={kind: manifests, train: a.tsv, dev: b.tsv, origin: the attic}"
+    recipe = load(folder / "real.yaml", without, "directions.0.general=own", data=("mustc=/m",))
+    assert not recipe.has_test("own")
+    assert recipe.has_test("ep")
+    copy = folder / "copy.yaml"
+    recipe.write(copy)
+    assert load(copy) == recipe
+    with pytest.raises(InputError, match=r"directions\[0\]\.domain: 'own' has no test, which a domain must have\."):
+        load(folder / "real.yaml", without, "directions.0.domain=own", data=("mustc=/m",))
 
 
 def test_the_resolved_recipe_is_a_recipe_wherever_it_is_put(folder: Path, tmp_path_factory: pytest.TempPathFactory):
@@ -160,7 +190,7 @@ def test_set_puts_values_in_their_places(folder: Path):
         ("corpora.general.kind=minni", "corpora.general: unknown kind 'minni'; did you mean 'mini'?"),
         (
             "corpora.general={}",
-            "corpora.general: must have a key 'kind' (mini, mustc, europarl-st, europarl, manifests, text).",
+            "corpora.general: must have a key 'kind' (mini, mustc, europarl-st, europarl, manifests, talks, text).",
         ),
         (
             "corpora.general.domain=parlament",
@@ -172,6 +202,15 @@ def test_set_puts_values_in_their_places(folder: Path):
             "corpora.new: the key 'root' is missing; add it, or give the folder with --data NAME=DIR.",
         ),
         ("corpora.new={kind: text, train: 3}", "corpora.new.train: must be a path, not 3."),
+        (
+            "corpora.new={kind: text, train: $NPDA_DATE/a.tsv}",
+            "corpora.new.train: unknown variable '$NPDA_DATE'; did you mean '$NPDA_DATA'?",
+        ),
+        (
+            "corpora.new={kind: text, train: $HOME/a.tsv}",
+            "corpora.new.train: unknown variable '$HOME'; there are $NPDA_DATA, $NPDA_MODELS.",
+        ),
+        ("corpora.new={kind: manifests, train: a, dev: b, test: 3}", "corpora.new.test: must be a path, not 3."),
         (
             "corpora.a b={kind: mini, domain: general}",
             "corpora.a b: a name holds letters, digits, «-», «_» and «+» only, unlike 'a b'.",

@@ -22,7 +22,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 RECIPE = """\
 name: tiny
 corpora:
-  general: {kind: manifests, train: general-train.tsv, dev: general-dev.tsv, test: general-test.tsv}
+  general: {kind: manifests, train: general-train.tsv, dev: general-dev.tsv}
   domain: {kind: manifests, train: domain-train.tsv, dev: domain-dev.tsv, test: domain-test.tsv}
 model:
   training: {max_epochs: null, max_updates: 3}
@@ -67,7 +67,7 @@ def test_a_plan_needs_no_run(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     assert {stage["state"] for stage in planned["stages"]} == {"to do"}
     assert "translate Shallow Fusion there de" in [stage["name"] for stage in planned["stages"]]
     assert planned["cost"] > 0
-    assert not any(tmp_path.iterdir())
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"digests.json"}
 
 
 def test_a_run_gives_every_cell_and_a_report(folder: Path, first: dict):
@@ -78,6 +78,8 @@ def test_a_run_gives_every_cell_and_a_report(folder: Path, first: dict):
     assert all(isinstance(row["de"]["value"], float) for row in rows.values())
     assert 0 < rows["NPDA-kNN-ST"]["tuned M"]["value"] < rows["NPDA-kNN-ST"]["total M"]["value"]
     assert adaptation["notes"][-1].startswith("BLEU|nrefs:1|case:mixed|")
+    assert all(isinstance(row["on general (dev)"]["value"], float) for row in rows.values())
+    assert "general has no test; its dev, which chose the checkpoints, stands for it." in adaptation["notes"]
     assert [row["system"]["value"] for row in tuned["rows"]] == ["NPDA-kNN-ST", "Shallow Fusion"]
     assert datastores["rows"][0]["entries"]["value"] > 12
     report = first["report"]
@@ -134,6 +136,7 @@ def test_changed_manifests_are_work_to_do(folder: Path, first: dict, tmp_path: P
         ("mustc-in-domain", "translate AFS mustc-ru ru"),
         ("mustc-multilingual", "translate Adapter Tuning mustc fr"),
         ("mini", "translate NPDA-kNN-ST general-parliament de"),
+        ("mboshi", "translate E2E-JT-ST-MT dico-part fr"),
     ],
 )
 def test_the_recipes_of_the_project_are_planned_without_their_corpora(recipe: str, stages: str, tmp_path: Path):
@@ -150,6 +153,31 @@ def test_a_missing_folder_is_told_before_anything_is_begun(tmp_path: Path):
     assert isinstance(answer.exception, InputError)
     assert str(answer.exception).startswith(f"The corpus 'mustc': There is no folder {tmp_path / 'none'}. MuST-C is")
     assert not runs.exists()
+
+
+def test_a_missing_file_is_told_with_the_variable_and_the_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NPDA_DATA", str(tmp_path / "corpora"))
+    changes = ["--set", "corpora.general.origin=the attic", "--set", "corpora.general.train=$NPDA_DATA/old/train.tsv"]
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    answer = CliRunner().invoke(app, ["reproduce", "tiny.yaml", *changes])
+    assert isinstance(answer.exception, InputError)
+    assert str(answer.exception) == (
+        f"The corpus 'general': There is no file {tmp_path}/corpora/old/train.tsv; it comes from the attic, "
+        f"and NPDA_DATA must name the folder that holds old (now {tmp_path}/corpora)."
+    )
+    answer = CliRunner().invoke(app, ["reproduce", "tiny.yaml"])
+    assert str(answer.exception) == (
+        f"The corpus 'general': There is no file {tmp_path}/general-train.tsv; change the recipe or put it there."
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_a_missing_large_text_is_told_before_anything_is_begun(folder: Path, tmp_path: Path):
+    changes = ["--set", "corpora.more={kind: text, train: more.tsv}", "--set", "directions.0.large_text=more"]
+    answer = CliRunner().invoke(app, ["reproduce", str(folder / "tiny.yaml"), *changes, "--runs", str(tmp_path / "r")])
+    assert isinstance(answer.exception, InputError)
+    assert str(answer.exception).startswith(f"The corpus 'more': There is no file {folder}/more.tsv; ")
 
 
 def test_the_folders_of_corpora_are_looked_at_without_being_read(tmp_path: Path):

@@ -35,6 +35,7 @@ directions:
   - {{name: there, general: general, domain: parliament, languages: [de]{more}}}
   - {{name: back, general: parliament, domain: general, languages: [de], systems: [E2E-ST-Base, NPDA-kNN-ST]}}
 systems: {systems}
+voice: espeak:en-us
 tables: [datastore-size, speed]
 """
 

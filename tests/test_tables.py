@@ -12,7 +12,7 @@ import pytest
 import tiny_store
 import yaml
 
-from npda.evaluation.scores import bleu
+from npda.evaluation.scores import bleu, chrf
 from npda.experiments.planning import Plan, plan_recipe
 from npda.experiments.recipe import Recipe, load_recipe
 from npda.experiments.report import csv_of, markdown, page, record, write_report
@@ -235,6 +235,21 @@ def test_measured_tables(tables: dict[str, Table]):
     assert [speed[4][f"batch {batch}"].text for batch in (1, 8)] == ["×5.00", "×1.50"]
     assert rows(tables["ablation-talks-parliament"])["NPDA-kNN-ST"]["cosine"].value == 0.75
     assert rows(tables["variants-talks-parliament"])["Adaptive kNN"]["seconds"].value == 2.5
+
+
+def test_all_metrics_stand_side_by_side_with_a_test_each(tables: dict[str, Table]):
+    found = rows(tables["metrics-talks-parliament"])
+    assert found["NPDA-kNN-ST"]["BLEU"].value == pytest.approx(bleu(hypotheses(7), REFERENCES).value)
+    assert found["NPDA-kNN-ST"]["chrF"].value == pytest.approx(chrf(hypotheses(7), REFERENCES).value)
+    assert found["NPDA-kNN-ST"]["p"].value == rows(tables["adaptation-talks-parliament"])["NPDA-kNN-ST"]["de"].p
+    assert found["NPDA-kNN-ST"]["p of chrF"].value < 0.01
+    assert found["NPDA-kNN-ST"]["cosine"].value == 0.75
+    assert found["kNN-MT"]["cosine"].text == found["E2E-ST-Base"]["p"].text == ""
+    # The wrong words are all punctuation: without it the sentences are shorter, and nothing in them is wrong.
+    bare = [sentence.replace(" ?", "").lower() for sentence in hypotheses(7)]
+    assert found["NPDA-kNN-ST"]["plain BLEU"].value == bleu(bare, [text.lower() for text in REFERENCES]).value
+    assert found["NPDA-kNN-ST++"]["BLEU"].text == "—"
+    assert "metrics-talks-talks-multilingual" in tables
 
 
 def test_the_paper_stands_beside_its_own_setting_only(tmp_path: Path, tables: dict[str, Table]):

@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import typer
 
+from npda.cli.adapt import adapt
 from npda.cli.align import align
 from npda.cli.build import build
 from npda.cli.compress import compress
@@ -38,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(adapt)
 app.command()(train)
 app.command()(train_text)
 app.command()(align)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from npda.corpus import europarl, europarl_st, mini, mustc
@@ -14,7 +15,7 @@ from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs, write_pairs
 from npda.corpus.sampling import sample_pairs
 from npda.errors import InputError
-from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, TextPairs
+from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, Talks, TextPairs
 from npda.experiments.stages import Log
 
 SPLITS = ("train", "dev", "test")
@@ -27,8 +28,14 @@ def speech(directory: Path, split: str) -> Path:
 
 
 def text(directory: Path, split: str) -> Path:
-    """The same sentences as text pairs."""
+    """The same sentences as text pairs; of train there may be more."""
     return directory / f"{split}.text.tsv"
+
+
+def tested(directory: Path) -> Path:
+    """What of a corpus is translated to judge systems: the manifest of its test, or of its dev if it has none."""
+    test = speech(directory, "test")
+    return test if test.is_file() else speech(directory, "dev")
 
 
 def has_speech(corpus: Corpus) -> bool:
@@ -37,11 +44,16 @@ def has_speech(corpus: Corpus) -> bool:
 
 def write_speech(directory: Path, corpus: Corpus, language: str, seed: int, log: Log) -> None:
     """Manifests and text pairs of all splits; audio stays where it is."""
-    splits = {split: _utterances(corpus, language, split, seed) for split in SPLITS}
+    no_test = isinstance(corpus, Manifests) and corpus.test is None
+    splits = {split: _utterances(corpus, language, split, seed) for split in (SPLITS[:2] if no_test else SPLITS)}
     for split, utterances in splits.items():
         write_manifest(speech(directory, split), utterances)
         write_pairs(text(directory, split), _pairs(utterances))
         log(f"{split}: {len(utterances)} utterances")
+    if isinstance(corpus, Manifests) and corpus.text is not None:
+        pairs = read_pairs(corpus.text)
+        write_pairs(text(directory, "train"), pairs)
+        log(f"train: {len(pairs)} pairs of text")
 
 
 def write_text(directory: Path, corpus: Corpus, language: str, seed: int, held_out: Iterable[Pair], log: Log) -> None:
@@ -65,7 +77,8 @@ def write_text(directory: Path, corpus: Corpus, language: str, seed: int, held_o
 
 def held_out(directory: Path) -> list[Pair]:
     """What no training text may hold: the dev and test sentences of a corpus."""
-    return [pair for split in ("dev", "test") for pair in read_pairs(text(directory, split))]
+    files = (text(directory, split) for split in ("dev", "test"))
+    return [pair for file in files if file.is_file() for pair in read_pairs(file)]
 
 
 def _utterances(corpus: Corpus, language: str, split: str, seed: int) -> list[Utterance]:
@@ -80,8 +93,27 @@ def _utterances(corpus: Corpus, language: str, split: str, seed: int) -> list[Ut
         case Manifests():
             utterances = read_manifest(getattr(corpus, split), check_audio=True)
             return [u for u in utterances if not u.tgt_lang or u.tgt_lang == language]
+        case Talks():
+            return _said_by(corpus, split)
         case _:
             raise InputError(f"A corpus of kind {corpus.kind!r} has no speech; it can only be large_text.")
+
+
+def _said_by(corpus: Talks, split: str) -> list[Utterance]:
+    """What the speakers of a split say."""
+    utterances = read_manifest(corpus.manifest, check_audio=True)
+    held_out = {"dev": corpus.dev, "test": corpus.test}
+    speakers = {u.speaker for u in utterances}
+    for name in (*corpus.dev, *corpus.test):
+        if name not in speakers:
+            raise InputError(f"{corpus.manifest}: nobody called {name!r} speaks there; correct the recipe's speakers.")
+    if both := set(corpus.dev) & set(corpus.test):
+        raise InputError(f"{min(both)!r} cannot speak in dev and in test: correct the recipe's speakers.")
+    trained_on = speakers - set(corpus.dev) - set(corpus.test)
+    found = [u for u in utterances if u.speaker in held_out.get(split, trained_on)]
+    if corpus.transcribe:
+        return [replace(u, tgt_text=u.src_text, tgt_lang=u.src_lang) for u in found]
+    return found
 
 
 def _pairs(utterances: Iterable[Utterance]) -> Iterator[Pair]:

@@ -36,7 +36,7 @@ _PER_UPDATE = {
     "text": 0.07,
     "language model": 0.03,
 }
-_UPDATES = 1_700
+_UPDATES = 1_700  # where a recipe counts epochs
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,9 @@ class _Planner:
         needs = [task.model]
         if system.store is not None:
             store = f"store of {system.store.way} {task.data} by {task.model}"
-            self.add(Stage(store, partial(translating.build, task=task), common, (task.model, task.data), cost=15))
+            voice = {"voice": task.voice} if system.store.way == "spoken" else {}
+            work = partial(translating.build, task=task)
+            self.add(Stage(store, work, {**common, **voice}, (task.model, task.data), cost=15))
             tuned = system if system.store.variant == "vanilla" else SYSTEMS["NPDA-kNN-ST"]
             task = replace(task, store=store, tuning=f"tune {tuned.name} {here}")
             self.add(
@@ -145,6 +147,8 @@ class _Planner:
         )
 
     def task(self, system: System, direction: Direction, language: str) -> Task:
+        if system.store is not None and system.store.way == "spoken" and not self.recipe.voice:
+            raise InputError(f"{system.name} needs somebody to read the text: give the recipe a voice, espeak:de say.")
         tests = {direction.domain: self.corpus(direction.domain, language)}
         tests.setdefault(direction.general, self.corpus(direction.general, language))
         data = self.data(system.store.data, direction, language) if system.store is not None else ""
@@ -156,6 +160,7 @@ class _Planner:
             language=language if len(direction.languages) > 1 else None,
             domain=self.corpus(direction.domain, language),
             data=data,
+            voice=self.recipe.voice,
         )
 
     def similarity(self, task: Task, direction: Direction, language: str) -> str:
@@ -179,6 +184,8 @@ class _Planner:
 
     def model(self, name: str, direction: Direction) -> str:
         """The stage that trains a model of the catalogue for a direction."""
+        if name == "base" and self.recipe.model.pretrained is not None:
+            return self.pretrained(self.recipe.model.pretrained)
         model, languages = MODELS[name], "+".join(direction.languages)
         data = {each: self.all_languages(each, direction) for each in model.data}
         models = {
@@ -203,17 +210,29 @@ class _Planner:
             seed=self.recipe.seeds.training,
             training=self.recipe.model.training,
             alignment=self.recipe.model.alignment,
+            language_model=self.recipe.model.language_model,
+            shape=self.recipe.model.shape,
+            text_encoder=self.recipe.model.text_encoder.model_dump(exclude_none=True),
             corpora=data,
             dev=self.all_languages("domain text", direction),
             models=models,
             languages=direction.languages,
+            pretrained=self.recipe.model.pretrained is not None,
         )
         needs = tuple(dict.fromkeys([*(each for stages in data.values() for each in stages), *models.values()]))
         if model.kind in ("text", "language model"):
             needs = tuple(dict.fromkeys([*needs, *job.dev]))
-        cost = _PER_UPDATE[model.kind] * _UPDATES * model.length
+        cost = _PER_UPDATE[model.kind] * (job.resolved().max_updates or _UPDATES * model.length)
         settings = {"version": VERSION, **job.settings()}
         self.add(Stage(stage, partial(training.train_model, job=job), settings, needs, cost))
+        return stage
+
+    def pretrained(self, directory: Path) -> str:
+        """The stage that takes over a model somebody else has trained."""
+        stage, language = f"model {directory.name}", self.recipe.model.source_language
+        work = partial(training.take_over, model=directory, source_language=language)
+        told = {"version": VERSION, "model": directory.name, "source_language": language}
+        self.add(Stage(stage, work, told, inputs=tuple(sorted(directory.glob("*.safetensors"))), cost=5))
         return stage
 
     def all_languages(self, data: Wanted, direction: Direction) -> tuple[str, ...]:
@@ -246,7 +265,10 @@ class _Planner:
     def described(self, name: str, language: str) -> dict[str, Any]:
         corpus = self.recipe.corpora[name]
         made = {"grammar": mini.version(), "seed": self.recipe.seeds.corpus} if isinstance(corpus, MiniCorpus) else {}
-        return {"version": VERSION, "language": language, **corpus.model_dump(mode="json"), **made}
+        told = corpus.model_dump(mode="json", exclude={"origin"})
+        if told.get("text", "") is None:
+            del told["text"]  # as before there was this choice: what was made then is found again
+        return {"version": VERSION, "language": language, **told, **made}
 
     def place(self, direction: Direction, language: str) -> str:
         return f"{direction.name} {language}" if direction.name != language else language

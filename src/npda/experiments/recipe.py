@@ -38,7 +38,9 @@ from npda.experiments.recipe_part import (
 )
 from npda.experiments.recipe_yaml import read_yaml
 from npda.files import atomic_write
-from npda.training.settings import ALIGN_MINI, MINI, TrainingSettings
+from npda.training.settings import ALIGN_MINI, ALIGN_PRETRAINED, LANGUAGE_MODEL_MINI, MINI, TrainingSettings
+
+Speakers = Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(once)]
 
 
 class MiniCorpus(Part):
@@ -77,24 +79,46 @@ class Europarl(Part):
 
 
 class Manifests(Part):
-    """Speech with translations of one's own, in fairseq-S2T manifests."""
+    """Speech with translations of one's own, in fairseq-S2T manifests.
+
+    text: more pairs than are spoken; test: may be missing from a corpus that is never the domain;
+    origin: where to get it, for those who lack it
+    """
 
     kind: Literal["manifests"]
     train: Location
     dev: Location
-    test: Location
+    test: Location | None = None
+    text: Location | None = None
     language: Language | None = None
+    origin: str = ""
+
+
+class Talks(Part):
+    """One manifest, cut by its column speaker: those of dev, those of test, and all others to train on.
+
+    transcribe: the transcripts are what is to be written, not the translations
+    """
+
+    kind: Literal["talks"]
+    manifest: Location
+    dev: Speakers
+    test: Speakers
+    transcribe: bool = False
+    language: Language | None = None
+    origin: str = ""
 
 
 class TextPairs(Part):
-    """Text with translations of one's own, in a TSV."""
+    """Text with translations of one's own, in a TSV. origin: as above"""
 
     kind: Literal["text"]
     train: Location
     language: Language | None = None
+    origin: str = ""
 
 
-_KINDS = ("mini", "mustc", "europarl-st", "europarl", "manifests", "text")
+_KINDS = ("mini", "mustc", "europarl-st", "europarl", "manifests", "talks", "text")
 
 
 def _kind(data: Any) -> Any:
@@ -106,7 +130,7 @@ def _kind(data: Any) -> Any:
 
 
 Corpus = Annotated[
-    MiniCorpus | MustC | EuroparlST | Europarl | Manifests | TextPairs,
+    MiniCorpus | MustC | EuroparlST | Europarl | Manifests | Talks | TextPairs,
     Field(discriminator="kind"),
     BeforeValidator(_kind),
 ]
@@ -164,19 +188,49 @@ Changes = Annotated[dict[str, Any], BeforeValidator(_changes)]
 PRESETS = ("mini", "paper-bilingual", "paper-multilingual")  # of npda.models.speech2text, which brings in torch
 
 
-class Model(Part):
-    """Sizes and settings by preset. training, alignment: the fields of TrainingSettings that are to differ"""
+Share = Annotated[float, Field(ge=0, lt=1)]
 
+
+class TextEncoder(Part):
+    """Of the text path. dropout: by default the speech encoder's; subword_alpha: none unless given"""
+
+    dropout: Share | None = None
+    subword_alpha: Annotated[float, Field(gt=0, le=1)] | None = None
+
+
+class Model(Part):
+    """Sizes and settings by preset, and what differs from them.
+
+    source_size, target_size, dropout, normalization: as in npda.training.speech.SpeechModel;
+    training, alignment, language_model: the fields of TrainingSettings that are to differ
+    pretrained: a model that somebody else has trained takes the place of the base; source_language: that it is to hear
+    """
+
+    pretrained: Location | None = None
+    source_language: Language | None = None
     preset: Annotated[str, one_of("preset", PRESETS)] = "mini"
+    source_size: Count | None = None
+    target_size: Count | None = None
+    dropout: Share | None = None
+    normalization: Literal["global", "utterance"] | None = None
+    text_encoder: TextEncoder = TextEncoder()
     training: Changes = Field(default_factory=dict)
     alignment: Changes = Field(default_factory=dict)
+    language_model: Changes = Field(default_factory=dict)
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What differs from the preset in the model itself."""
+        return self.model_dump(include={"source_size", "target_size", "dropout", "normalization"}, exclude_none=True)
 
     @model_validator(mode="after")
     def _together(self) -> Model:
         mini = self.preset == "mini"
+        alignment = ALIGN_MINI if mini else TrainingSettings()
         for name, changes, settings in (
             ("training", self.training, MINI if mini else TrainingSettings()),
-            ("alignment", self.alignment, ALIGN_MINI if mini else TrainingSettings()),
+            ("alignment", self.alignment, ALIGN_PRETRAINED if self.pretrained else alignment),
+            ("language_model", self.language_model, LANGUAGE_MODEL_MINI if mini else TrainingSettings()),
         ):
             try:
                 replace(settings, **changes)
@@ -204,6 +258,7 @@ class Recipe(Part):
     systems: Systems
     tables: Annotated[tuple[Annotated[str, listed("table")], ...], Field(strict=False), AfterValidator(once)] = ()
     search: Search = Search()
+    voice: str = ""  # reads text aloud where a system wants it, as in `npda build --speak`
 
     @model_validator(mode="after")
     def _names(self) -> Recipe:
@@ -214,7 +269,14 @@ class Recipe(Part):
                 name = getattr(direction, role)
                 if name is not None and name not in self.corpora:
                     raise fault(f"directions[{number}].{role}: {unknown('corpus', name, self.corpora)}")
+            if not self.has_test(direction.domain):
+                raise fault(f"directions[{number}].domain: {direction.domain!r} has no test, which a domain must have")
         return self
+
+    def has_test(self, corpus: str) -> bool:
+        """Otherwise its dev is translated instead."""
+        found = self.corpora[corpus]
+        return not isinstance(found, Manifests) or found.test is not None
 
     def resolved(self) -> dict[str, Any]:
         """Everything as plain data, defaults included and paths absolute: for hashing, and it loads as a recipe."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -39,11 +40,25 @@ def _context(info: ValidationInfo) -> dict[str, Any]:
     return info.context
 
 
-def _beside_recipe(value: Any, info: ValidationInfo) -> Any:
-    """A relative path starts from the recipe's directory."""
+# Where what cannot be part of a project lies, and where it is looked for unless the variable says so.
+FOLDERS = {"NPDA_DATA": "data", "NPDA_MODELS": "models"}
+
+
+def folder(variable: str) -> Path:
+    """The folder that a variable of FOLDERS names, by default one in the current directory."""
+    return Path(os.environ.get(variable) or FOLDERS[variable]).expanduser().absolute()
+
+
+def _path(value: Any, info: ValidationInfo) -> Any:
+    """A relative path starts from the recipe's directory; a first part $NPDA_DATA or $NPDA_MODELS is that folder."""
     if not isinstance(value, str) or not value:
         raise fault(f"must be a path, not {_short(value)}")
-    return Path(_context(info)["directory"], Path(value).expanduser())
+    first, *rest = Path(value).parts
+    if not first.startswith("$"):
+        return Path(_context(info)["directory"], Path(value).expanduser())
+    if first[1:] not in FOLDERS:
+        raise fault(unknown("variable", first, (f"${name}" for name in FOLDERS)))
+    return folder(first[1:]).joinpath(*rest)
 
 
 def _language(value: Any) -> Any:
@@ -87,7 +102,7 @@ def once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-Location = Annotated[Path, BeforeValidator(_beside_recipe)]
+Location = Annotated[Path, BeforeValidator(_path)]
 Language = Annotated[str, BeforeValidator(_language)]
 Name = Annotated[str, BeforeValidator(_name)]
 Count = Annotated[int, Field(gt=0)]

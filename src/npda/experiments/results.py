@@ -71,7 +71,7 @@ class Results:
 
     def __init__(self, recipe: Recipe, plan: Plan, directories: Mapping[str, Path]) -> None:
         self.recipe, self.plan, self._directories = recipe, plan, directories
-        self._compared: dict[tuple[str, str, str], Comparison] = {}
+        self._compared: dict[tuple[str, str, str, str], Comparison] = {}
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -97,16 +97,21 @@ class Results:
         found = (self.json(trial.translation, "result.json") for trial in trials)
         return next((result["signature"] for result in found if result), "")
 
-    def compare(self, trial: Trial, baseline: Trial, corpus: str) -> Comparison | None:
-        """Paired bootstrap on the hypotheses of both for the test of a corpus."""
-        if not (self.is_done(trial.translation) and self.is_done(baseline.translation)):
+    def translated(self, trial: Trial, corpus: str) -> tuple[list[str], list[str]] | None:
+        """Hypotheses and references of the test of a corpus."""
+        if not self.is_done(trial.translation):
             return None
-        key = trial.translation, baseline.translation, corpus
+        directory = self._directories[trial.translation]
+        return read_lines(directory / f"{corpus}.txt"), read_lines(directory / f"{corpus}.reference.txt")
+
+    def compare(self, trial: Trial, baseline: Trial, corpus: str, metric: str = "bleu") -> Comparison | None:
+        """Paired bootstrap on the hypotheses of both for the test of a corpus."""
+        key = trial.translation, baseline.translation, corpus, metric
         if key not in self._compared:
-            ours, theirs = (self._directories[each.translation] for each in (trial, baseline))
-            hypotheses, other = (read_lines(directory / f"{corpus}.txt") for directory in (ours, theirs))
-            references = read_lines(ours / f"{corpus}.reference.txt")
-            (self._compared[key],) = compare(hypotheses, other, references, ["bleu"])
+            ours, theirs = self.translated(trial, corpus), self.translated(baseline, corpus)
+            if ours is None or theirs is None:
+                return None
+            (self._compared[key],) = compare(ours[0], theirs[0], ours[1], [metric])
         return self._compared[key]
 
     def parameters(self, trial: Trial) -> tuple[int, int] | None:

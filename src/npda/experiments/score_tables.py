@@ -52,7 +52,9 @@ def _adaptation(results: Results, group: Group, kind: str, title: str, systems: 
     labels = scores.labels
     averaged = (AVERAGE,) if len(labels) > 1 else ()
     kinds: tuple[Data, ...] = get_args(Data)
-    columns = ("system", *kinds, "tuned M", "total M", *labels.values(), *averaged, "Δ", f"on {group.general}")
+    has_test = results.recipe.has_test(group.general)
+    price_column = f"on {group.general}" if has_test else f"on {group.general} (dev)"
+    columns = ("system", *kinds, "tuned M", "total M", *labels.values(), *averaged, "Δ", price_column)
     rows = []
     for system in systems:
         seen = SYSTEMS[system].data(group.large)
@@ -70,6 +72,7 @@ def _adaptation(results: Results, group: Group, kind: str, title: str, systems: 
         )
     notes = (
         f"Δ: against {BASE}. The last column is the price: {group.general} by what was adapted to {group.domain}.",
+        *(() if has_test else (f"{group.general} has no test; its dev, which chose the checkpoints, stands for it.",)),
         *scores.notes(),
     )
     return Table(kind, _name(kind, group), title, columns, _with_best(rows, columns, _scored(columns)), notes)

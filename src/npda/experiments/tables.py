@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npda.experiments import measure_tables, score_tables
+from npda.experiments import measure_tables, metric_tables, score_tables
 from npda.experiments.paper import is_mini
 from npda.experiments.recipe import Recipe
 from npda.experiments.results import Results
@@ -26,6 +26,7 @@ _MAKERS: dict[str, Callable[[Results], Iterator[Table]]] = {
     "tuned": measure_tables.tuned,
     "datastores": measure_tables.datastores,
     "speed": measure_tables.speed,
+    "metrics": metric_tables.metrics,
 }
 
 TABLES = tuple(_MAKERS)

@@ -12,7 +12,7 @@ from npda.errors import InputError
 from npda.files import cache_dir
 from npda.models import load_backbone
 from npda.models.hub import model_directory
-from npda.training.align import align_defaults, train_alignment
+from npda.training.align import AlignOptions, align_defaults, train_alignment
 from npda.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 class TextPath:
     """How a model learns to read.
 
-    triplets, dev: manifests of general speech with transcripts and translations; directory: where the model with its
+    triplets, dev: manifests of general speech with transcripts and translations; text: files of more text in the
+    spoken language, for models that can write it down; directory: where the model with its
     text encoder is kept, or found (default: in the cache, by model and language); settings: those of `npda align`
     """
 
     triplets: tuple[Path, ...] = ()
     dev: tuple[Path, ...] = ()
+    text: tuple[Path, ...] = ()
     directory: Path | None = None
     settings: TrainingSettings | None = None
     layers: int | None = None
@@ -56,7 +58,7 @@ def with_text_path(
         return Reader(backbone, directory, "no")
     home = how.directory or aligned_home(directory, backbone, language, source_language)
     if (home / "config.json").is_file():
-        return _found(home, backbone, model, "before")
+        return _found(home, backbone, model, source_language, "before")
     if not how.triplets or not how.dev:
         raise InputError(
             f"{model} cannot read text yet: give --triplets and --general-dev, manifests of general speech with "
@@ -64,8 +66,9 @@ def with_text_path(
         )
     start = time.perf_counter()
     settings = how.settings or align_defaults(directory)
-    train_alignment(directory, how.triplets, how.dev, home, settings, layers=how.layers, progress=progress)
-    return _found(home, backbone, model, "now", round(time.perf_counter() - start, 1))
+    options = AlignOptions(layers=how.layers, text=how.text)
+    train_alignment(directory, how.triplets, how.dev, home, settings, options, source_language, progress=progress)
+    return _found(home, backbone, model, source_language, "now", round(time.perf_counter() - start, 1))
 
 
 def can_read(backbone: AnyBackbone) -> bool:
@@ -85,10 +88,11 @@ def _found(
     home: Path,
     base: AnyBackbone,
     model: str,
+    source_language: str | None,
     aligned: Literal["now", "before"],
     seconds: float = 0.0,
 ) -> Reader:
-    backbone = load_backbone(home)
+    backbone = load_backbone(home, source_language)
     if decoder_fingerprint(backbone) != decoder_fingerprint(base) or not can_read(backbone):
         raise InputError(f"{home} is not {model} with a text encoder: choose another --aligned.")
     return Reader(backbone, home, aligned, seconds)

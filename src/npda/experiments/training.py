@@ -15,11 +15,11 @@ from npda.models import load_backbone
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.systems.catalogue import Kind, Model
-from npda.training.align import train_alignment
+from npda.training.align import AlignOptions, train_alignment
 from npda.training.alignment import Variant
 from npda.training.joint import train_joint
 from npda.training.language_model import train_language_model
-from npda.training.settings import ALIGN_MINI, LANGUAGE_MODEL_MINI, MINI, TEXT_MINI, TrainingSettings
+from npda.training.settings import ALIGN_MINI, ALIGN_PRETRAINED, LANGUAGE_MODEL_MINI, MINI, TEXT_MINI, TrainingSettings
 from npda.training.speech import defaults, train_speech
 from npda.training.text_model import text_defaults, train_text
 from npda.training.tuned_parameters import Tunes, freeze
@@ -33,8 +33,9 @@ L0_WEIGHT = 0.5  # of the share of open gates, in adaptive feature selection
 class Job:
     """Everything a training needs to know.
 
+    training, alignment, language_model: changes of the settings; shape, text_encoder: of the models themselves;
     corpora: the stages of each kind of data, one for each language; dev: the domain's, for training on text;
-    models: the stages of start, vocabulary, encoder
+    models: the stages of start, vocabulary, encoder; pretrained: whether somebody else has trained the base
     """
 
     model: Model
@@ -42,13 +43,23 @@ class Job:
     seed: int
     training: Mapping[str, Any]
     alignment: Mapping[str, Any]
+    language_model: Mapping[str, Any]
+    shape: Mapping[str, Any]
+    text_encoder: Mapping[str, Any]
     corpora: Mapping[str, tuple[str, ...]]
     dev: tuple[str, ...]
     models: Mapping[str, str]
     languages: tuple[str, ...]
+    pretrained: bool = False
+
+    @property
+    def copies(self) -> bool:
+        """Whether general text is written down as it is read."""
+        return self.pretrained and self.model.kind == "alignment" and self.model.copies
 
     def settings(self) -> dict[str, Any]:
         """What shapes the result, as JSON."""
+        aligned = self.model.kind == "alignment"
         return {
             "kind": self.model.kind,
             "preset": self.preset,
@@ -57,14 +68,18 @@ class Job:
             "gated": self.model.gated,
             "languages": list(self.languages),
             "training": asdict(self.resolved()),
+            # Not told where there is nothing to tell: what was trained before there was a choice is found again.
+            **({"shape": dict(self.shape)} if self.shape else {}),
+            **({"copies": self.copies} if self.pretrained else {}),
+            **({"text_encoder": dict(self.text_encoder)} if aligned and self.text_encoder else {}),
         }
 
     def resolved(self) -> TrainingSettings:
         """The settings of the training itself: those of the kind, the recipe's changes, this model's share of them."""
-        settings = _usual(self.model.kind, self.preset)
-        changes = self.alignment if self.model.kind == "alignment" else self.training
-        if self.model.kind in ("text", "language model"):
-            changes = {}
+        aligned = self.pretrained and self.model.kind == "alignment"
+        settings = ALIGN_PRETRAINED if aligned else _usual(self.model.kind, self.preset)
+        by_kind = {"alignment": self.alignment, "language model": self.language_model, "text": {}}
+        changes = by_kind.get(self.model.kind, self.training)
         settings = replace(settings, **{"seed": self.seed, **changes})
         shorter = {
             name: max(1, round(value * self.model.length))
@@ -93,11 +108,12 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job)
             shape, _ = defaults(job.preset)
             task = "asr" if model.kind == "recogniser" else "st"
             l0_weight = L0_WEIGHT if model.gated else 0.0
-            shape = replace(shape, task=task, tunes=model.tunes, l0_weight=l0_weight, **models)
+            shape = replace(shape, task=task, tunes=model.tunes, l0_weight=l0_weight, **job.shape, **models)
             train_speech(speech, dev_speech, out, shape, settings, progress=False)
         case "alignment":
-            variant = cast(Variant, model.variant)
-            train_alignment(models["start"], speech, dev_speech, out, settings, variant, progress=False)
+            text = tuple(files(corpora.text, "train", *speech_data)) if job.copies else ()
+            options = AlignOptions(cast(Variant, model.variant), text=text, **job.text_encoder)
+            train_alignment(models["start"], speech, dev_speech, out, settings, options, progress=False)
         case "joint":
             train_joint(models["start"], speech, pairs, dev_speech, out, settings, progress=False)
         case "text":
@@ -111,6 +127,16 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job)
     with atomic_write(directory / _PARAMETERS) as temporary:
         temporary.write_text(json.dumps(_count(out, model)))
     log("trained")
+
+
+def take_over(directory: Path, needed: Mapping[str, Path], log: Log, model: Path, source_language: str | None) -> None:
+    """A model that somebody else has trained, as the base of all others."""
+    backbone = load_backbone(model, source_language)
+    backbone.save_pretrained(directory / MODEL)
+    total = sum(p.numel() for p in backbone.parameters())
+    with atomic_write(directory / _PARAMETERS) as temporary:
+        temporary.write_text(json.dumps({"total": total, "tuned": 0}))
+    log(f"{total / 1e6:.1f}M parameters")
 
 
 def parameters(directory: Path) -> dict[str, int]:

@@ -17,7 +17,8 @@ from npda.cascade import Cascade
 from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.pairs import read_pairs
 from npda.corpus.sampling import chosen
-from npda.datastore.build import BuildOptions, Source
+from npda.corpus.voices import voice
+from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
@@ -58,6 +59,7 @@ class Task:
     language: str | None = None
     domain: str = ""
     data: str = ""  # what the store is made of
+    voice: str = ""  # that reads it aloud, for stores of spoken text
     store: str = ""
     tuning: str = ""
     language_model: str = ""
@@ -69,8 +71,9 @@ def build(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> 
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     assert task.system.store is not None
     way = task.system.store.way
-    options = BuildOptions(language=task.language, progress=False)
-    source = _source(needed[task.data], way, task.data)
+    chunk = SPOKEN_CHUNK if way == "spoken" else CHUNK
+    options = BuildOptions(language=task.language, chunk=chunk, progress=False)
+    source = _source(needed[task.data], way, task.data, task.voice)
     store = Datastore.build_from(translator, source, directory / STORE, options)
     log(f"{len(store)} keys")
 
@@ -103,7 +106,7 @@ def translate(directory: Path, needed: Mapping[str, Path], log: Log, task: Task)
     fusions, figures = _fusions(directory, translator, needed, task)
     result: dict[str, Any] = {"bleu": {}, "seconds": {}}
     for corpus, stage in task.tests.items():
-        test = read_manifest(corpora.speech(needed[stage], "test"))
+        test = read_manifest(corpora.tested(needed[stage]))
         start = time.process_time()
         found = translator.translate_all((u.audio for u in test), task.search, task.language, fusions)
         texts = [str(translation) for translation in found]
@@ -228,10 +231,13 @@ def _tuned(directory: Path) -> KnnOptions:
     return KnnOptions(best["k"], best["lambda"], best["temperature"])
 
 
-def _source(directory: Path, way: str, name: str) -> Source:
+def _source(directory: Path, way: str, name: str, speaker: str) -> Source:
     if way == "speech":
         return Source(name, read_manifest(corpora.speech(directory, "train")), "speech")
-    return Source(name, read_pairs(corpora.text(directory, "train")), "text")
+    pairs = read_pairs(corpora.text(directory, "train"))
+    if way == "spoken":
+        return Source(name, pairs, "spoken", voice=voice(speaker))
+    return Source(name, pairs, "text")
 
 
 def _write(path: Path, content: Any) -> None:

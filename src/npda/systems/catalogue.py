@@ -13,7 +13,7 @@ from typing import Literal
 Data = Literal["general speech", "domain speech", "domain text", "large text"]
 Wanted = Data | Literal["most text"]  # the large text, or the domain's where there is no larger one
 
-Kind = Literal["speech", "recogniser", "alignment", "joint", "text", "language model"]
+Kind = Literal["speech", "pretrained", "recogniser", "alignment", "joint", "text", "language model"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Model:
     start: the model it goes on from; vocabulary: the model whose vocabularies it shares;
     encoder: the model whose encoder it keeps, frozen; variant: of the alignment;
     tunes: the parameters that move, by their name in npda.training.tuned_parameters;
-    length, learning_rate: times those of the recipe; gated: with adaptive feature selection
+    length, learning_rate: times those of the recipe; gated: with adaptive feature selection;
+    copies: a pre-trained model that can transcribe learns to read by writing down the general text
     """
 
     kind: Kind
@@ -36,6 +37,7 @@ class Model:
     length: float = 1.0
     learning_rate: float = 1.0
     gated: bool = False
+    copies: bool = True
 
 
 MODELS: dict[str, Model] = {
@@ -49,6 +51,7 @@ MODELS: dict[str, Model] = {
     "aligned by MSE only": Model("alignment", ("general speech",), start="base", variant="mse-only"),
     "aligned by embedding only": Model("alignment", ("general speech",), start="base", variant="embedding-only"),
     "aligned by logits": Model("alignment", ("general speech",), start="base", variant="logits"),
+    "aligned without copying": Model("alignment", ("general speech",), start="base", copies=False),
     "aligned in domain": Model("alignment", ("domain speech",), start="fine-tuned"),
     "joint": Model("joint", ("general speech", "most text"), start="aligned", length=0.5, learning_rate=0.25),
     "language model": Model("language model", ("most text",), vocabulary="base"),
@@ -75,7 +78,7 @@ class Store:
     """
 
     data: Data
-    way: Literal["speech", "text"]
+    way: Literal["speech", "text", "spoken"]  # spoken: a voice reads the text aloud
     variant: Literal["vanilla", "adaptive", "pca", "pruned", "skipping", "fast"] = "vanilla"
 
 
@@ -134,6 +137,8 @@ _ALL = (
     System("NPDA-kNN-ST MSE only", "aligned by MSE only", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
     System("NPDA-kNN-ST embedding only", "aligned by embedding only", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
     System("NPDA-kNN-ST logits", "aligned by logits", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
+    System("NPDA-kNN-ST w/o copying", "aligned without copying", _DOMAIN_TEXT, baseline="NPDA-kNN-ST"),
+    System("Spoken text", "base", Store("domain text", "spoken")),
     System("Adaptive kNN", "aligned", Store("domain text", "text", "adaptive"), baseline="NPDA-kNN-ST"),
     System("Efficient kNN (PCA)", "aligned", Store("domain text", "text", "pca"), baseline="NPDA-kNN-ST"),
     System("Efficient kNN (pruned)", "aligned", Store("domain text", "text", "pruned"), baseline="NPDA-kNN-ST"),

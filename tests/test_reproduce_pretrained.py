@@ -1,0 +1,93 @@
+"""Recipes around a model that somebody else has trained: a tiny Whisper, from its directory to the tables."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_store
+import tiny_training
+import tiny_whisper
+
+from npda.corpus.manifest import write_manifest
+from npda.corpus.pairs import write_pairs
+from npda.experiments.recipe import load_recipe
+from npda.experiments.tables import TABLES
+from npda.systems.catalogue import SYSTEMS
+
+SYSTEMS_HERE = ["E2E-ST-Base", "kNN-MT", "NPDA-kNN-ST", "NPDA-kNN-ST w/o copying", "Spoken text"]
+RECIPE = f"""\
+name: whisper
+corpora:
+  general: {{kind: manifests, train: general-train.tsv, dev: general-dev.tsv, text: more.tsv}}
+  domain: {{kind: manifests, train: domain-train.tsv, dev: domain-dev.tsv, test: domain-test.tsv, text: more.tsv}}
+model:
+  pretrained: $NPDA_MODELS/tiny-whisper
+  source_language: de
+  alignment: {{max_epochs: null, max_updates: 3}}
+voice: espeak:de@400
+systems: {json.dumps(SYSTEMS_HERE)}
+directions:
+  - {{name: there, general: general, domain: domain, languages: [en]}}
+tables: [adaptation, ablation, datastores]
+search: {{beam: 1, max_length: 8}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("pretrained")
+    for corpus, seed in (("general", 0), ("domain", 10)):
+        for number, (split, count) in enumerate((("train", 6), ("dev", 3), ("test", 3))):
+            made = tiny_training.utterances(directory / "audio", count, seed + number, src_lang="de", tgt_lang="en")
+            write_manifest(directory / f"{corpus}-{split}.tsv", made)
+    write_pairs(directory / "more.tsv", tiny_store.pairs(9))
+    (directory / "whisper.yaml").write_text(RECIPE)
+    return directory
+
+
+def npda(folder: Path, models: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from npda.cli import main; main()", "reproduce", "whisper.yaml", "--json"]
+    environment = {"NPDA_MODELS": str(models), "PATH": "/usr/bin:/bin", "OMP_WAIT_POLICY": "passive"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=240, cwd=folder, env=environment
+    )
+
+
+def test_a_missing_model_is_told_with_its_variable(folder: Path, tmp_path: Path):
+    answer = npda(folder, tmp_path)
+    assert answer.returncode == 2
+    assert "tiny-whisper" in answer.stderr
+    assert "NPDA_MODELS" in answer.stderr
+
+
+def test_every_system_of_a_pretrained_model(folder: Path, tmp_path: Path):
+    tiny_whisper.backbone(source_language=None).save_pretrained(tmp_path / "tiny-whisper")
+    answer = npda(folder, tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    adaptation, ablation, datastores = found["tables"]
+    rows = {row["system"]["value"]: row for row in adaptation["rows"]}
+    assert list(rows) == ["E2E-ST-Base", "kNN-MT", "NPDA-kNN-ST", "Spoken text"]
+    assert rows["E2E-ST-Base"]["tuned M"]["value"] == 0
+    assert 0 < rows["NPDA-kNN-ST"]["tuned M"]["value"] < rows["NPDA-kNN-ST"]["total M"]["value"]
+    assert any(row["system"]["value"] == "NPDA-kNN-ST w/o copying" for row in ablation["rows"])
+    # The text has nine pairs, the speech six utterances.
+    entries = [row["entries"]["value"] for row in datastores["rows"]]
+    assert len(entries) >= 1
+    kinds = {
+        json.loads(path.read_text())["sources"][0]["kind"]: json.loads(path.read_text())["sources"][0]["sentences"]
+        for path in (folder / "runs/whisper/stages").glob("store-of-*/store/datastore.json")
+    }
+    assert kinds == {"speech": 6, "text": 9, "spoken": 9}
+
+
+def test_a_voice_is_asked_for_before_anything_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from npda.errors import InputError
+    from npda.experiments.planning import plan_recipe
+
+    monkeypatch.setenv("NPDA_MODELS", str(tmp_path))
+    recipe = load_recipe(folder / "whisper.yaml", list(SYSTEMS), TABLES, ['voice=""'])
+    with pytest.raises(InputError, match="give the recipe a voice"):
+        plan_recipe(recipe)
