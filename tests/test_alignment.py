@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tiny
 import tiny_training
+import tiny_whisper
 import torch
 
 from npda.models import load_speech2text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
-from npda.training.align import AlignOptions, train_alignment
+from npda.training.align import AlignOptions, compute_teacher, default_variant, train_alignment
 from npda.training.alignment import VARIANTS, Align, AlignBatch
 from npda.training.settings import TrainingSettings
 
@@ -93,6 +94,34 @@ def test_only_the_text_encoder_moves(variant, base, manifest, tmp_path):
     assert {"nll", "mse", "cosine"} <= last.keys()
     term = "nll" if variant == "no-mse" else "mse"
     assert last[term] < first[term]
+
+
+def test_without_cross_entropy_the_distance_is_the_same_and_nothing_is_spelled():
+    model = aligned_backbone()
+    given = batch(model)
+    assert model.text_encoder is not None
+    terms = [Align(model, model.text_encoder, variant, 0.0).train()(given) for variant in ("full", "mse-only")]
+    assert terms[1].keys() == {"mse", "cosine"}
+    assert terms[0]["mse"].item() == terms[1]["mse"].item()
+
+
+def test_states_computed_before_serve_every_variant(base, manifest, tmp_path):
+    shared = tmp_path / "teacher"
+    compute_teacher(base, [manifest], [manifest], shared, SETTINGS, progress=False)
+    kept = {file: file.stat().st_mtime_ns for file in shared.rglob("*")}
+    given = base, [manifest], [manifest]
+    for out, teacher in ((tmp_path / "own", None), (tmp_path / "shared", shared)):
+        train_alignment(*given, out, SETTINGS, AlignOptions("full", 1), progress=False, teacher=teacher)
+    own, other = (load_speech2text(tmp_path / out).state_dict() for out in ("own", "shared"))
+    assert all(torch.equal(own[name], other[name]) for name in own)
+    assert kept == {file: file.stat().st_mtime_ns for file in shared.rglob("*")}
+    assert not (tmp_path / "shared" / "train" / "teacher").exists()
+
+
+def test_large_models_align_by_the_distance_alone(base, tmp_path):
+    tiny_whisper.backbone().save_pretrained(tmp_path)
+    assert default_variant(base) == "full"
+    assert default_variant(tmp_path) == "mse-only"
 
 
 def test_teacher_is_the_speech_path_without_noise(base, manifest, tmp_path):

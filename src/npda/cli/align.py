@@ -16,9 +16,9 @@ def align(
     dev: Annotated[list[Path], typer.Option(help="Dev manifests of the same domain, for choosing the best weights.")],
     out: Annotated[Path, typer.Option(help="Directory for the model with its text encoder; interrupted, it goes on.")],
     variant: Annotated[
-        Literal["full", "no-mse", "mse-only", "logits", "embedding-only"],
-        typer.Option(help="The paper's loss, or one of its ablations."),
-    ] = "full",
+        Literal["full", "no-mse", "mse-only", "logits", "embedding-only"] | None,
+        typer.Option(help="The paper's loss, or one of its ablations (default: full; mse-only for large models)."),
+    ] = None,
     layers: Annotated[
         int | None, typer.Option(min=1, help="Of the text encoder (default: the speech encoder's).")
     ] = None,

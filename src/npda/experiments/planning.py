@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -222,9 +223,19 @@ class _Planner:
         needs = tuple(dict.fromkeys([*(each for stages in data.values() for each in stages), *models.values()]))
         if model.kind in ("text", "language model"):
             needs = tuple(dict.fromkeys([*needs, *job.dev]))
+        if model.kind == "alignment":
+            job = replace(job, teacher=self.teacher(job, needs))
+            needs = (*needs, job.teacher)
         cost = _PER_UPDATE[model.kind] * (job.resolved().max_updates or _UPDATES * model.length)
         settings = {"version": VERSION, **job.settings()}
         self.add(Stage(stage, partial(training.train_model, job=job), settings, needs, cost))
+        return stage
+
+    def teacher(self, job: training.Job, needs: tuple[str, ...]) -> str:
+        """The stage of the states that alignments learn from, whatever their loss."""
+        stage = f"states of {job.models['start']} on {' and '.join(chain.from_iterable(job.corpora.values()))}"
+        settings = {"version": VERSION, "max_frames": job.resolved().max_frames}
+        self.add(Stage(stage, partial(training.teach, job=job), settings, needs, cost=60))
         return stage
 
     def pretrained(self, directory: Path) -> str:

@@ -15,7 +15,7 @@ from npda.models import load_backbone
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.systems.catalogue import Kind, Model
-from npda.training.align import AlignOptions, train_alignment
+from npda.training.align import AlignOptions, compute_teacher, train_alignment
 from npda.training.alignment import Variant
 from npda.training.joint import train_joint
 from npda.training.language_model import train_language_model
@@ -25,6 +25,7 @@ from npda.training.text_model import text_defaults, train_text
 from npda.training.tuned_parameters import Tunes, freeze
 
 MODEL = "model"  # the model's directory in that of its stage
+TEACHER = "teacher"  # likewise, of the states that alignments learn from
 _PARAMETERS = "parameters.json"
 L0_WEIGHT = 0.5  # of the share of open gates, in adaptive feature selection
 
@@ -35,7 +36,8 @@ class Job:
 
     training, alignment, language_model: changes of the settings; shape, text_encoder: of the models themselves;
     corpora: the stages of each kind of data, one for each language; dev: the domain's, for training on text;
-    models: the stages of start, vocabulary, encoder; pretrained: whether somebody else has trained the base
+    models: the stages of start, vocabulary, encoder; teacher: the stage of the states an alignment learns from;
+    pretrained: whether somebody else has trained the base
     """
 
     model: Model
@@ -50,12 +52,20 @@ class Job:
     dev: tuple[str, ...]
     models: Mapping[str, str]
     languages: tuple[str, ...]
+    teacher: str = ""
     pretrained: bool = False
 
     @property
     def copies(self) -> bool:
         """Whether general text is written down as it is read."""
         return self.pretrained and self.model.kind == "alignment" and self.model.copies
+
+    @property
+    def variant(self) -> Variant:
+        """Of the alignment."""
+        if self.model.variant is None and self.pretrained:
+            return "mse-only"
+        return cast(Variant, self.model.variant or "full")
 
     def settings(self) -> dict[str, Any]:
         """What shapes the result, as JSON."""
@@ -64,7 +74,7 @@ class Job:
             "kind": self.model.kind,
             "preset": self.preset,
             "tunes": self.model.tunes,
-            "variant": self.model.variant,
+            "variant": self.variant,
             "gated": self.model.gated,
             "languages": list(self.languages),
             "training": asdict(self.resolved()),
@@ -112,8 +122,10 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job)
             train_speech(speech, dev_speech, out, shape, settings, progress=False)
         case "alignment":
             text = tuple(files(corpora.text, "train", *speech_data)) if job.copies else ()
-            options = AlignOptions(cast(Variant, model.variant), text=text, **job.text_encoder)
-            train_alignment(models["start"], speech, dev_speech, out, settings, options, progress=False)
+            options = AlignOptions(job.variant, text=text, **job.text_encoder)
+            teacher = needed[job.teacher] / TEACHER
+            start = models["start"]
+            train_alignment(start, speech, dev_speech, out, settings, options, progress=False, teacher=teacher)
         case "joint":
             train_joint(models["start"], speech, pairs, dev_speech, out, settings, progress=False)
         case "text":
@@ -127,6 +139,13 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job)
     with atomic_write(directory / _PARAMETERS) as temporary:
         temporary.write_text(json.dumps(_count(out, model)))
     log("trained")
+
+
+def teach(directory: Path, needed: Mapping[str, Path], log: Log, job: Job) -> None:
+    """What the decoder thinks while it hears the general speech: every way of aligning learns from it."""
+    start, stages = needed[job.models["start"]] / MODEL, [stage for each in job.corpora.values() for stage in each]
+    speech, dev_speech = ([corpora.speech(needed[stage], split) for stage in stages] for split in ("train", "dev"))
+    compute_teacher(start, speech, dev_speech, directory / TEACHER, job.resolved(), progress=False)
 
 
 def take_over(directory: Path, needed: Mapping[str, Path], log: Log, model: Path, source_language: str | None) -> None:

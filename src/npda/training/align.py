@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,13 +41,13 @@ _LARGE = 1_000.0  # a variance of states far beyond those of the paper's models
 class AlignOptions:
     """What is trained and how, beside the settings.
 
-    variant: the paper's loss, or one of its ablations
+    variant: the paper's loss, or one of its ablations; by default what suits the model, see ``default_variant``
     layers, dropout: of the text encoder, by default those of the speech encoder
     subword_alpha: of ``SubwordSampling``, by default none
     text: files of text in the spoken language, for the copy task, see ``npda.training.copying``
     """
 
-    variant: Variant = "full"
+    variant: Variant | None = None
     layers: int | None = None
     dropout: float | None = None
     subword_alpha: float | None = None
@@ -55,6 +55,7 @@ class AlignOptions:
 
     def description(self) -> dict[str, Any]:
         """What tells it from others; what is left at its default is not named."""
+        assert self.variant is not None, "chosen before"
         more: dict[str, Any] = {"dropout": self.dropout, "subword_alpha": self.subword_alpha}
         if self.text:
             more["text"] = [file_digest(file) for file in self.text]
@@ -64,10 +65,23 @@ class AlignOptions:
 
 def align_defaults(model: str | Path) -> TrainingSettings:
     """Settings for a model: the paper's, those for the embedded corpus if it is narrower, or for large pre-trained."""
-    config = read_config(Path(model))
-    if config.get("model_type") != "speech_to_text":
+    if _is_large(model):
         return ALIGN_PRETRAINED
-    return ALIGN_MINI if config.get("d_model", 256) < 256 else TrainingSettings(spec_augment=None)
+    narrow = read_config(Path(model)).get("d_model", 256) < 256
+    return ALIGN_MINI if narrow else TrainingSettings(spec_augment=None)
+
+
+def default_variant(model: str | Path) -> Variant:
+    """The paper's loss; for a large pre-trained model the distance alone.
+
+    Such a model is no expert in the triplets it is aligned on: text would learn to translate them far better than
+    speech ever can, and the states of the two would part instead of meeting.
+    """
+    return "mse-only" if _is_large(model) else "full"
+
+
+def _is_large(model: str | Path) -> bool:
+    return read_config(Path(model)).get("model_type") != "speech_to_text"
 
 
 def train_alignment(
@@ -79,12 +93,16 @@ def train_alignment(
     options: AlignOptions = AlignOptions(),
     source_language: str | None = None,
     progress: bool = True,
+    teacher: str | Path | None = None,
 ) -> TrainingSummary:
     """Write the model with a trained text encoder to ``out``; a run that was interrupted there goes on.
 
     source_language: that is spoken, for models that have to be told
+    teacher: directory of ``compute_teacher`` for the same model and data; by default one in the run's own
     """
     backbone = _teachable(model, source_language)
+    variant = options.variant or default_variant(model)
+    options = replace(options, variant=variant)
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
     description = {
         "model": weights_digest(Path(model)),
@@ -94,12 +112,11 @@ def train_alignment(
     }
     with Run(out, settings, description) as run:
         torch.manual_seed(settings.seed)
-        layers = 0 if options.variant == "embedding-only" else options.layers
+        layers = 0 if variant == "embedding-only" else options.layers
         text_encoder = backbone.add_text_encoder(layers, options.dropout)
-        teacher = run.directory / "teacher"
+        teacher = Path(teacher or run.directory / "teacher")
         if running().is_main_process:
-            TeacherStates.make(teacher / "train", data, backbone, progress=progress)
-            TeacherStates.make(teacher / "dev", dev_data, backbone, progress=progress)
+            _make_teacher(teacher, backbone, data, dev_data, progress)
         running().wait_for_everyone()
         states = TeacherStates.open(teacher / "train")
         train_data = AlignData(data, backbone, states)
@@ -108,7 +125,7 @@ def train_alignment(
         only = _occurring(len(backbone.target), *(each for each in (train_data, held_out, copied) if each is not None))
         smoothing = settings.label_smoothing
         subwords = _subwords(backbone, options.subword_alpha)
-        align = Align(backbone, text_encoder, options.variant, smoothing, subwords, mse_weight(states), only)
+        align = Align(backbone, text_encoder, variant, smoothing, subwords, mse_weight(states), only)
         objective, everything, plan = align, train_data, None
         if copied is not None:
             objective = Mixed(align, TextToText(backbone, smoothing, only), "copy_")
@@ -118,6 +135,27 @@ def train_alignment(
         return train(
             objective, everything, held_out, settings, run, backbone.save_pretrained, progress=progress, plan=plan
         )
+
+
+def compute_teacher(
+    model: str | Path,
+    triplets: Sequence[str | Path],
+    dev: Sequence[str | Path],
+    out: str | Path,
+    settings: TrainingSettings,
+    source_language: str | None = None,
+    progress: bool = True,
+) -> None:
+    """The states that an alignment with these settings learns from: much of its time, the same for every variant."""
+    data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
+    _make_teacher(Path(out), _teachable(model, source_language), data, dev_data, progress)
+
+
+def _make_teacher(
+    directory: Path, backbone: Backbone, data: Sequence[Utterance], dev: Sequence[Utterance], progress: bool
+) -> None:
+    TeacherStates.make(directory / "train", data, backbone, progress=progress)
+    TeacherStates.make(directory / "dev", dev, backbone, progress=progress)
 
 
 def mse_weight(teacher: TeacherStates) -> float:

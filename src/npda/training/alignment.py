@@ -134,18 +134,16 @@ class Align(Objective):
 
     def forward(self, batch: AlignBatch) -> dict[str, Tensor]:
         memory = self.backbone.read(*self._source(batch))
-        states = self.backbone.states(memory, batch.tokens)
         predicted = batch.labels != self.backbone.target.pad
-        logits = self.backbone.logits(states[predicted], self.only)
-        loss, nll = smoothed_cross_entropy(logits, columns(batch.labels[predicted], self.only), self.label_smoothing)
-        taught = batch.teacher[predicted]
-        if self.variant == "logits":
-            squared = (logits - self.backbone.logits(taught, self.only)).square().sum(dim=-1)
-        else:
-            squared = (states[predicted] - taught).square().sum(dim=-1)
+        states, taught = self.backbone.states(memory, batch.tokens)[predicted], batch.teacher[predicted]
         lengths = predicted.sum(dim=1, keepdim=True).expand_as(predicted)[predicted]
-        cosine = torch.cosine_similarity(states[predicted], taught, dim=-1).sum().detach()
-        return {"loss": loss, "nll": nll, "mse": (squared / lengths).sum(), "cosine": cosine}
+        cosine = torch.cosine_similarity(states, taught, dim=-1).sum().detach()
+        if self.training and self.variant == "mse-only":  # scores of the vocabulary would only be looked at
+            return {"mse": ((states - taught).square().sum(dim=-1) / lengths).sum(), "cosine": cosine}
+        logits = self.backbone.logits(states, self.only)
+        loss, nll = smoothed_cross_entropy(logits, columns(batch.labels[predicted], self.only), self.label_smoothing)
+        apart = logits - self.backbone.logits(taught, self.only) if self.variant == "logits" else states - taught
+        return {"loss": loss, "nll": nll, "mse": (apart.square().sum(dim=-1) / lengths).sum(), "cosine": cosine}
 
     def _source(self, batch: AlignBatch) -> tuple[Tensor, Tensor]:
         """What the text path reads, and how long it is."""
