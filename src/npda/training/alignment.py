@@ -130,7 +130,13 @@ class Align(Objective):
 
     def counts(self, batch: AlignBatch) -> dict[str, int]:
         tokens = int((batch.labels != self.backbone.target.pad).sum())
-        return {"loss": tokens, "nll": tokens, "mse": len(batch.labels), "cosine": tokens}
+        counts = {"mse": len(batch.labels), "cosine": tokens}
+        return {"loss": tokens, "nll": tokens, **counts} if self._spells else counts
+
+    @property
+    def _spells(self) -> bool:
+        """Whether scores of the vocabulary are computed; in training by the distance they would only be looked at."""
+        return not (self.training and self.variant == "mse-only")
 
     def forward(self, batch: AlignBatch) -> dict[str, Tensor]:
         memory = self.backbone.read(*self._source(batch))
@@ -138,7 +144,7 @@ class Align(Objective):
         states, taught = self.backbone.states(memory, batch.tokens)[predicted], batch.teacher[predicted]
         lengths = predicted.sum(dim=1, keepdim=True).expand_as(predicted)[predicted]
         cosine = torch.cosine_similarity(states, taught, dim=-1).sum().detach()
-        if self.training and self.variant == "mse-only":  # scores of the vocabulary would only be looked at
+        if not self._spells:
             return {"mse": ((states - taught).square().sum(dim=-1) / lengths).sum(), "cosine": cosine}
         logits = self.backbone.logits(states, self.only)
         loss, nll = smoothed_cross_entropy(logits, columns(batch.labels[predicted], self.only), self.label_smoothing)

@@ -213,7 +213,7 @@ class _Trainer:
             with autocast(self.device, settings.precision):
                 sums = self.objective(batch.to(self.device))
             weights = self.objective.weights
-            terms = [weights[name] / counts[name] * sums[name] for name in weights if name in sums]
+            terms = [weights[name] / max(counts[name], 1) * sums[name] for name in weights if name in sums]
             torch.stack(terms).sum().backward()
             self.window.add(sums)
         add_up(self.gradients.flat, self.processes)
@@ -239,7 +239,7 @@ class _Trainer:
             for name, count in self.objective.counts(batch).items():
                 totals[name] += count
         shared = add_up(torch.tensor(list(totals.values()), dtype=torch.float64), self.processes).tolist()
-        return {name: max(count, 1.0) for name, count in zip(totals, shared, strict=True)}
+        return dict(zip(totals, shared, strict=True))
 
     def _evaluate(self, epoch: int) -> None:
         """Measure on the dev data and keep the weights if they are among the best."""
