@@ -39,14 +39,14 @@ def similarity(
     text = DevSet(backbone, [example.sentence for example in speech.examples], "text", language)
     with bar(progress) as display:
         task = display.add_task("comparing speech and text", total=2 * len(speech), note="")
-        heard, read = (_states(devset, lambda done: display.advance(task, done)) for devset in (speech, text))
+        heard, read = (sentence_states(devset, lambda done: display.advance(task, done)) for devset in (speech, text))
     cosines = [torch.cosine_similarity(h, r, dim=1).mean() for h, r in zip(heard, read, strict=True)]
     distances = [(h - r).square().sum(dim=1).mean() for h, r in zip(heard, read, strict=True)]
     return Similarity(_mean(cosines), _mean(distances), len(heard))
 
 
-def _states(devset: DevSet, advance: Callable[[int], None]) -> list[Tensor]:
-    """[positions, dim] for each sentence, in their order."""
+def sentence_states(devset: DevSet, advance: Callable[[int], None] = lambda _: None) -> list[Tensor]:
+    """The decoder's states [positions, dim] of each reference, in their order."""
     found: dict[int, Tensor] = {}
     for batch in devset.batches:
         states = devset.states(batch, devset.memory(batch))
