@@ -4,10 +4,11 @@
     python -m benchmarks.search --keys 100000 --only paper,auto
 
 Keys are made up (see ``benchmarks/keys.py``); all but the paper's index compare their candidates again with the keys
-themselves. Recall is the share of the true 8 nearest keys, of states that are no keys. Memory is that of
-the whole index, mapped or not, and of the values; tables that Faiss makes for the paper's codes, half a gigabyte, are
-left out, and so are the keys, of which a search reads a few. Building is all that ``npda build`` does after the keys are there, on as many keys a centroid as ``spec.py`` says, for the paper's
-index too. Stores and indexes are kept in the cache with the time they took.
+themselves. Recall is the share of the true 8 nearest keys, of states that are no keys. Memory is that of the whole
+index, mapped or not, and of the values; tables that Faiss makes for the paper's codes, half a gigabyte, are left out,
+and so are the keys, of which a search reads a few. Building is all that ``npda build`` does after the keys are there,
+on as many keys a centroid as ``spec.py`` says, for the paper's index too. Stores and indexes are kept in the cache with
+the time they took.
 """
 
 from __future__ import annotations

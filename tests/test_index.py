@@ -112,7 +112,7 @@ def test_codes_packed_at_opening_are_those_of_faiss(tmp_path, keys, factory, mon
 
 
 def test_an_index_is_trained_on_what_it_needs():
-    assert training_sample("PCAR128,IVF4096,PQ64x4fs", 256) == 39 * 4096
+    assert training_sample("PCAR128,IVF4096,PQ64x4fs", 256) == 40 * 4096
     assert training_sample("IVF16,SQ8", 256) == 65_536
     assert training_sample("IVF65536,PQ64", 1024) == (1 << 30) // 4096
 

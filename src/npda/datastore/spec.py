@@ -65,7 +65,8 @@ def training_keys(dim: int) -> int:
 def training_sample(factory: str, dim: int) -> int:
     """How many keys an index is trained on: more than its centroids need cost time and bring nothing."""
     lists = _IVF.search(factory)
-    return min(training_keys(dim), max(_CODE_KEYS, _POINTS * int(lists[1]) if lists else 0))
+    # One more than needed a centroid: a drawn sample may be a few keys short.
+    return min(training_keys(dim), max(_CODE_KEYS, (_POINTS + 1) * int(lists[1]) if lists else 0))
 
 
 def check_factory(asked: str, dim: int) -> None:
