@@ -19,6 +19,12 @@ BENCHMARKS: dict[str, list[str]] = {
     "decode": ["decode"],
     "decode-int8": ["decode", "--int8"],
     "roofline": ["roofline"],
+    "search": ["search"],
+    "knn-decode": ["knn_decode"],
+    "build": ["build"],
+    "tune": ["tune"],
+    "skip": ["skip"],
+    "scaling": ["scaling"],
     "whisper-decode": ["whisper_decode"],
 }
 

@@ -9,7 +9,7 @@ The paper's bilingual model with random weights and 8,000 pieces hears 500 frame
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -17,6 +17,7 @@ import torch
 from benchmarks.harness import Line, arguments, interleaved, ratio, report, sizes
 from npda.audio import Normalizer
 from npda.decoding.beam import SearchOptions, search
+from npda.decoding.fusion import Fusion
 from npda.models.backbone import Suppressed
 from npda.models.speech2text import Speech2Text
 
@@ -60,11 +61,11 @@ def theirs(backbone: Speech2Text, features: torch.Tensor) -> torch.Tensor:
         )
 
 
-def ours(backbone: Speech2Text, features: torch.Tensor) -> list[tuple[int, ...]]:
+def ours(backbone: Speech2Text, features: torch.Tensor, fusions: Sequence[Fusion] = ()) -> list[tuple[int, ...]]:
     options = SearchOptions(BEAM, length_penalty=1.0, max_length=TOKENS)
     with torch.inference_mode():
         memory = backbone.hear(features, torch.full((len(features),), FRAMES))
-    return [found[0].tokens for found in search(backbone, memory, backbone.prompt(), options)]
+    return [found[0].tokens for found in search(backbone, memory, backbone.prompt(), options, fusions)]
 
 
 def measure(batches: list[int], repeats: int, int8: bool) -> Iterator[Line]:

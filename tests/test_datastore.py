@@ -227,7 +227,7 @@ def test_a_grown_store_gets_an_index(model, tmp_path, monkeypatch):
     store = Datastore.build(model, tiny_store.pairs(40), tmp_path / "s", "one", QUIET)
     assert store.info.index.factory == "exact"
     store = store.append(model, Source("two", tiny_store.pairs(40, 1)), QUIET)
-    assert store.info.index.factory.startswith("IVF")
+    assert "IVF" in store.info.index.factory
     check_search(store)
 
 

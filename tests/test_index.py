@@ -16,7 +16,7 @@ from npda.datastore.format import INDEX_FILE
 from npda.datastore.lists import emptied, open_mapped, write_merged
 from npda.datastore.recall import measure_recall
 from npda.datastore.search import IndexSearcher, set_threads
-from npda.datastore.spec import IndexSpec, check_factory, choose
+from npda.datastore.spec import IndexSpec, check_factory, choose, training_sample
 from npda.datastore.store import Datastore
 from npda.errors import InputError
 
@@ -25,10 +25,10 @@ from npda.errors import InputError
     ("asked", "count", "dim", "expected"),
     [
         ("auto", 29_999, 256, IndexSpec("exact")),
-        ("auto", 30_000, 256, IndexSpec("IVF512,SQ8", 32, 2)),
-        ("auto", 1_200_000, 256, IndexSpec("IVF4096,SQ8", 32, 2)),
-        ("auto", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 8)),
-        ("auto", 75_000_000, 512, IndexSpec("IVF8192,PQ64", 64, 8)),
+        ("auto", 30_000, 256, IndexSpec("PCAR128,IVF512,PQ64x4fs", 64, 8)),
+        ("auto", 1_200_000, 256, IndexSpec("PCAR128,IVF4096,PQ64x4fs", 64, 8)),
+        ("auto", 75_000_000, 512, IndexSpec("PCAR128,IVF8192,PQ64x4fs", 64, 8)),
+        ("auto", 100_000, 33, IndexSpec("PCAR32,IVF1024,PQ16x4fs", 64, 8)),
         ("paper", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 0)),
         ("paper", 100_000, 256, IndexSpec("IVF2564,PQ64", 64, 0)),  # 100,000 / 39
         ("paper", 1_000_000, 96, IndexSpec("IVF8192,PQ48", 64, 0)),  # 64 does not divide 96
@@ -95,6 +95,28 @@ def test_merged_lists_are_those_of_faiss(tmp_path, keys, filled, monkeypatch):
     np.testing.assert_allclose(near.distances, ((queries[:, None] - decoded) ** 2).sum(-1), rtol=1e-3)
 
 
+@pytest.mark.parametrize("factory", ["IVF32,PQ4x4fs", "PCAR16,IVF32,PQ8x4fs", "IVF32,PQ8x4fsr"])
+def test_codes_packed_at_opening_are_those_of_faiss(tmp_path, keys, factory, monkeypatch):
+    """Streamed, merged and mapped as plain lists, and yet what Faiss finds by "fast scan" in memory."""
+    monkeypatch.setattr(index_module, "PART_BYTES", 36_000)
+    store = tiny_store.store_of(tmp_path / "s", np.split(keys, 8), factory)
+    assert len(list((tmp_path / ".s.parts").glob("0*"))) > 1
+    index: Any = faiss.index_factory(32, factory)
+    set_threads()
+    index.train(keys.astype(np.float32))
+    index.add_with_ids(keys.astype(np.float32), np.arange(len(keys)))
+    faiss.extract_index_ivf(index).nprobe = 32
+    queries = tiny_store.clustered(100, seed=7).astype(np.float32)
+    expected, _ = index.search(queries, 8)
+    np.testing.assert_allclose(store.search(queries, 8).distances, expected, rtol=1e-4)
+
+
+def test_an_index_is_trained_on_what_it_needs():
+    assert training_sample("PCAR128,IVF4096,PQ64x4fs", 256) == 40 * 4096
+    assert training_sample("IVF16,SQ8", 256) == 65_536
+    assert training_sample("IVF65536,PQ64", 1024) == (1 << 30) // 4096
+
+
 def test_the_file_is_one_faiss_could_have_written(tmp_path, filled, monkeypatch):
     """Written from the lists of a mapped file, an index is byte for byte what Faiss writes from memory."""
     faiss.write_index(filled, str(tmp_path / "faiss"))
@@ -103,7 +125,7 @@ def test_the_file_is_one_faiss_could_have_written(tmp_path, filled, monkeypatch)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "faiss").read_bytes()
 
 
-@pytest.mark.parametrize("index", ["IVF32,PQ4", "HNSW8", "IVF32,PQ4x4fs"])
+@pytest.mark.parametrize("index", ["IVF32,PQ4", "HNSW8", "PCAR16,IVF32,PQ8x4fs", "IVF32,RaBitQfs"])
 def test_the_same_keys_give_the_same_bytes_with_any_number_of_threads(tmp_path, keys, index, monkeypatch):
     written = []
     for threads in (1, 2):

@@ -85,6 +85,24 @@ def test_mixing_k_tokens_is_mixing_all(k, lambda_, seed):
     assert torch.equal(ours[4], log_probs[4])
 
 
+def test_beams_that_are_alike_are_searched_for_once():
+    rng = np.random.default_rng(0)
+    keys, values, states = rng.normal(size=(20, 4)), rng.integers(0, 6, 20), torch.randn(3, 4)
+    asked: list[int] = []
+
+    class Noting(BruteForce):
+        def search(self, queries, k):
+            asked.append(len(queries))
+            return super().search(queries, k)
+
+    fusion, rows = KnnFusion(Noting(keys, values), KnnOptions(4)), torch.tensor([0, 0, 1, 2, 2, 2, 0])
+    log_probs = torch.log_softmax(torch.randn(7, 6), dim=-1)
+    together = fusion.apply(states[rows], log_probs, torch.empty(7, 1))
+    assert asked == [4]
+    alone = [fusion.apply(states[rows[i : i + 1]], log_probs[i : i + 1], torch.empty(1, 1)) for i in range(7)]
+    torch.testing.assert_close(together, torch.cat(alone))
+
+
 def reference_search(model, memory: Memory, keys, values, knn: KnnOptions, options: SearchOptions) -> list[int]:
     """Beam search with lists over prefixes decoded anew, the mixture computed in NumPy."""
     live, finished = [(0.0, list(model.prompt()))], []

@@ -6,7 +6,7 @@ from test_adaptive import made_up
 
 from npda.decoding.knn import KnnOptions
 from npda.decoding.skipping import LearnedGate, SkippingFusion, SureGate, signs
-from npda.evaluation.adaptive import learn_gate, sure_enough
+from npda.evaluation.adaptive import largest_share, learn_gate, sure_enough
 
 
 class Noting:
@@ -60,6 +60,19 @@ def test_a_gate_learns_where_neighbours_bring_something():
     wanted = gate(observed.states, observed.certainty) >= gate.threshold
     assert (wanted == observed.right[:, 0]).float().mean() > 0.95
     assert found.losses[found.best] < 0.2 * found.losses[0]
+
+
+@pytest.mark.parametrize(("enough", "expected"), [(0.0, 0.9), (82.0, 0.1), (62.0, 0.3), (58.0, 0.3), (95.0, None)])
+def test_as_many_are_skipped_as_dev_allows(enough, expected):
+    decoded = []
+
+    def decode(share: float) -> float:
+        decoded.append(share)
+        return 92 - round(100 * share)  # 0.1 → 82
+
+    found = largest_share(decode, enough)
+    assert (found and found[0]) == expected
+    assert len(decoded) <= 4
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.9])

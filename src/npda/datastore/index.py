@@ -15,11 +15,11 @@ import faiss
 import numpy as np
 
 from npda.datastore.format import INDEX_FILE, FileInfo, IndexInfo
-from npda.datastore.lists import emptied, inverted, open_mapped, streamable, write_merged
+from npda.datastore.lists import emptied, inverted, open_mapped, plain, residual, streamable, write_merged
 from npda.datastore.recall import measure_recall
 from npda.datastore.search import IndexSearcher, Searcher, set_threads
 from npda.datastore.shards import Entries, Shard
-from npda.datastore.spec import EXACT, IndexSpec, training_keys
+from npda.datastore.spec import EXACT, IndexSpec, training_sample
 from npda.files import atomic_write
 from npda.progress import track
 
@@ -108,12 +108,13 @@ def searcher(entries: Entries, spec: IndexSpec, folder: Path) -> Searcher:
 
 
 def _train(entries: Entries, spec: IndexSpec) -> Any:
-    index = faiss.index_factory(entries.dim, spec.factory, faiss.METRIC_L2)
+    index = faiss.index_factory(entries.dim, plain(spec.factory), faiss.METRIC_L2)
     if (ivf := inverted(index)) is not None and hasattr(ivf, "do_polysemous_training"):
         # Minutes of simulated annealing for a Hamming filter that no search here uses.
         ivf.do_polysemous_training = False
         ivf.use_precomputed_table = -1  # for searching; half a gigabyte beside the sample
-    sample = entries.keys(entries.sample(training_keys(entries.dim), _SEED))
+        ivf.by_residual = residual(spec.factory)
+    sample = entries.keys(entries.sample(training_sample(spec.factory, entries.dim), _SEED))
     set_threads()
     index.train(sample)
     return index

@@ -13,7 +13,7 @@ from npda.datastore.lists import inverted, open_mapped
 from npda.datastore.shards import Entries
 from npda.errors import InputError
 
-_RESCORED = 1 << 24  # numbers of candidates' keys held at once
+_RESCORED = 1 << 18  # numbers of candidates' keys held at once: what the processor's cache holds
 
 
 class Searcher(Protocol):
@@ -54,14 +54,16 @@ class IndexSearcher:
 
 def rescored(entries: Entries, queries: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of some candidates by their true distance. ids: [n, candidates], −1 where missing"""
+    rows, columns = np.nonzero(ids >= 0)
+    order = np.argsort(ids[rows, columns])  # neighbours on disk are read together
+    rows, columns = rows[order], columns[order]
     distances = np.full(ids.shape, np.inf, dtype=np.float32)
-    rows = max(1, _RESCORED // max(1, ids.shape[1] * entries.dim))
-    for start in range(0, len(ids), rows):
-        block = ids[start : start + rows]
-        found = block >= 0
-        owner = np.nonzero(found)[0]
-        differences = entries.keys(block[found]) - queries[start + owner]
-        distances[start : start + rows][found] = np.einsum("nd,nd->n", differences, differences)
+    size = max(1, _RESCORED // entries.dim)
+    for start in range(0, len(rows), size):
+        row, column = rows[start : start + size], columns[start : start + size]
+        differences = entries.keys(ids[row, column])
+        differences -= queries[row]
+        distances[row, column] = np.einsum("nd,nd->n", differences, differences)
     none = missing(len(queries), k)
     return nearest([distances, none[0]], [ids, none[1]], k)
 

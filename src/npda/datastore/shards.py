@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from npda.datastore.format import SHARDS, FileInfo, ShardInfo
 from npda.errors import InputError
@@ -164,15 +165,19 @@ class Entries:
         return self.shards[place], int(id_ - self.shards[place].first)
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """ids: [n] int64 → [n, dim] float32"""
-        keys = np.empty((len(ids), self.dim), dtype=np.float32)
-        places = np.searchsorted(self._firsts, ids, side="right") - 1
-        for place in np.unique(places):
-            rows = np.flatnonzero(places == place)
-            shard = self.shards[place]
+        """ids: [n] int64, fastest when they rise → [n, dim] float32"""
+        if (ids[1:] < ids[:-1]).any():
+            order = np.argsort(ids)
+            keys = np.empty((len(ids), self.dim), dtype=np.float32)
+            keys[order] = self.keys(ids[order])
+            return keys
+        found = np.empty((len(ids), self.dim), dtype=np.float16)
+        cuts = np.append(np.searchsorted(ids, self._firsts), len(ids))
+        for place in np.flatnonzero(np.diff(cuts)):
+            shard, rows = self.shards[place], slice(cuts[place], cuts[place + 1])
             mapped = shard.keys if self._keep_mapped else shard.open_keys()
-            keys[rows] = mapped[ids[rows] - shard.first]
-        return keys
+            np.take(mapped, ids[rows] - shard.first, axis=0, out=found[rows], mode="clip")  # "raise" copies once more
+        return _single(found)
 
     def map_all(self) -> None:
         """Map all keys now, so that they can be read even after their source was removed."""
@@ -192,7 +197,7 @@ class Entries:
         for shard in self.shards:
             keys = shard.open_keys()
             for start in range(0, shard.count, rows):
-                yield shard.first + start, keys[start : start + rows].astype(np.float32)
+                yield shard.first + start, _single(np.array(keys[start : start + rows]))
 
     def sample(self, count: int, seed: int) -> np.ndarray:
         """Ids of at most ``count`` keys, drawn evenly, in rising order."""
@@ -213,3 +218,8 @@ class Entries:
         sentences = shard.sentences
         start, end = np.searchsorted(sentences, [sentences[row], sentences[row] + 1])
         return shard.first + int(start), shard.first + int(end)
+
+
+def _single(keys: np.ndarray) -> np.ndarray:
+    """float16 → float32; torch takes a tenth of NumPy's time for it."""
+    return torch.from_numpy(keys).float().numpy()

@@ -17,9 +17,12 @@ EXACT_BELOW = 30_000  # keys; from there on lists that are looked at in part are
 TRAINING_KEYS = 1_000_000
 _TRAINING_BYTES = 1 << 30
 _POINTS = 39  # training keys a centroid, below which Faiss's k-means gives poor centroids
+_CODE_KEYS = 65_536  # from which codes and directions are learned
 _NPROBE = 64
 _PAPER = "IVF8192,PQ64"
-_BYTE_CODES_BELOW = 2_000_000  # keys; a byte a dimension is nearly exact, and codes of so many still fit in memory
+_RERANK = 8
+_LISTS = 8192  # at most, as the paper's
+_WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
 
 _IVF = re.compile(r"IVF(\d+)")
 _PQ = re.compile(r"(?<![A-Z])(O?PQ)(\d+)(?:x(\d+))?")
@@ -39,19 +42,13 @@ def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: 
     """What "auto", "exact", "paper" or a Faiss factory string means for a store of this size.
 
     "auto" compares all keys below 30,000. Above, it takes inverted lists, 4·√keys of them as a power of two and at
-    most the paper's 8,192, and re-ranks: of codes of a byte a dimension, or from 2 million keys on of the paper's 64
-    bytes a key. "paper" trusts the codes, as the paper did.
+    most the paper's 8,192, scans codes of 32 bytes a key, two bits for each of the 128 main directions, and re-ranks.
+    "paper" trusts its codes of 64 bytes, as the paper did.
     """
     probes, reranked = _NPROBE, 0
     factory = {"exact": EXACT, "paper": _PAPER}.get(asked, asked)
     if asked == "auto":
-        centroids = min(8192, 1 << round(max(4.0 * count**0.5, 1.0)).bit_length() - 1)
-        if count < EXACT_BELOW:
-            factory = EXACT
-        elif count < _BYTE_CODES_BELOW:
-            factory, probes, reranked = f"IVF{centroids},SQ8", 32, 2
-        else:
-            factory, reranked = f"IVF{centroids},PQ64", 8
+        factory, reranked = (EXACT, 0) if count < EXACT_BELOW else (_scanned(count, dim), _RERANK)
     factory = _fitting(factory, count, dim)
     if factory == EXACT:
         return IndexSpec(EXACT)
@@ -61,8 +58,15 @@ def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: 
 
 
 def training_keys(dim: int) -> int:
-    """How many keys an index is trained on at most, so that they take no more than a gigabyte."""
+    """How many keys anything is trained on at most, so that they take no more than a gigabyte."""
     return min(TRAINING_KEYS, _TRAINING_BYTES // (4 * dim))
+
+
+def training_sample(factory: str, dim: int) -> int:
+    """How many keys an index is trained on: more than its centroids need cost time and bring nothing."""
+    lists = _IVF.search(factory)
+    # One more than needed a centroid: a drawn sample may be a few keys short.
+    return min(training_keys(dim), max(_CODE_KEYS, (_POINTS + 1) * int(lists[1]) if lists else 0))
 
 
 def check_factory(asked: str, dim: int) -> None:
@@ -78,6 +82,13 @@ def check_factory(asked: str, dim: int) -> None:
             f"The index {asked!r} is not known to Faiss for {dim} dimensions: "
             "give auto, exact, paper or a factory string such as IVF1024,PQ64."
         ) from None
+
+
+def _scanned(count: int, dim: int) -> str:
+    """Inverted lists of four-bit codes, one for two of the main directions, turned so that all of them matter alike."""
+    lists = min(_LISTS, 1 << round(max(4.0 * count**0.5, 1.0)).bit_length() - 1)
+    pieces = max(1, min(dim, _WIDTH) // 2)
+    return f"PCAR{min(2 * pieces, dim)},IVF{lists},PQ{pieces}x4fs"
 
 
 def _fitting(factory: str, count: int, dim: int) -> str:

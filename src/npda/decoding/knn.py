@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,11 +94,12 @@ def mixed(log_probs: Tensor, weights: Tensor, values: Tensor, lambda_: float | T
     log_probs: [rows, vocabulary]; weights, values: as for ``knn_distribution``; lambda_: as for ``interpolate``
     """
     tokens = values.clamp(min=0)
-    p_knn = knn_distribution(weights, tokens, log_probs.shape[-1]).gather(1, tokens)
+    same = tokens[:, :, None] == tokens[:, None, :]
+    p_knn = (same * weights[:, None, :]).sum(dim=2)  # of each neighbour's token: what all who propose it say
     anybody = weights.sum(dim=1, keepdim=True) > 0
     lambda_ = torch.where(anybody, lambda_, 0.0).to(log_probs.dtype)
     scaled = log_probs + torch.log1p(-lambda_)
-    return scaled.scatter(1, tokens, torch.logaddexp(scaled.gather(1, tokens), torch.log(lambda_ * p_knn)))
+    return scaled.scatter_(1, tokens, torch.logaddexp(scaled.gather(1, tokens), torch.log(lambda_ * p_knn)))
 
 
 class KnnFusion:
@@ -113,8 +115,11 @@ class KnnFusion:
     def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor) -> Tensor:
         if self.combiner.silent:
             return log_probs  # the model itself, bit for bit
-        found = self.retriever.search(states.float().cpu().numpy(), self.combiner.k)
-        distances = torch.from_numpy(found.distances).to(states.device)
-        values = torch.from_numpy(found.values).to(states.device, torch.long)
+        queries = states.float().cpu().numpy()
+        # The beams of a sentence stand together and begin alike: of equal rows in a row one is searched for.
+        first = np.append(True, (queries[1:] != queries[:-1]).any(axis=1))
+        found, place = self.retriever.search(queries[first], self.combiner.k), np.cumsum(first) - 1
+        distances = torch.from_numpy(found.distances[place]).to(states.device)
+        values = torch.from_numpy(found.values[place]).to(states.device, torch.long)
         weights, lambda_ = self.combiner.combine(distances, values)
         return mixed(log_probs, weights, values, lambda_)

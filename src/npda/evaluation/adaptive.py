@@ -11,14 +11,16 @@ from torch import Tensor
 from npda.datastore.retrieval import Retriever
 from npda.decoding.adaptive import AdaptiveCombiner, AdaptiveOptions
 from npda.decoding.beam import SearchOptions
+from npda.decoding.fusion import Fusion
 from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
-from npda.decoding.skipping import LearnedGate, signs
+from npda.decoding.skipping import LearnedGate, SkippingFusion, signs
 from npda.errors import InputError
 from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import Fit, FitOptions, fit
 from npda.evaluation.likelihood import Evidence, forced
 from npda.evaluation.scores import bleu
 
+SHARES = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9  # of the searches, that a gate may skip
 _LEAST = 1e-12  # a probability whose logarithm is still a number
 _GAINS = (-1.0, 6.0)  # nats: what lies beyond would outweigh all the rest
 
@@ -149,9 +151,73 @@ def learn_gate(
         return (gate(observed.states[positions], observed.certainty[positions]) - gains[positions]).square()
 
     found = fit(gate, loss, observed.sentences, options)
-    with torch.no_grad():
-        gate.threshold.copy_(torch.quantile(gate(observed.states, observed.certainty), skip))
+    set_share(gate, observed, skip)
     return gate, found
+
+
+@torch.no_grad()
+def set_share(gate: LearnedGate, observed: Observations, skip: float) -> None:
+    """Let a gate skip another share of the positions."""
+    gate.threshold.copy_(torch.quantile(gate(observed.states, observed.certainty), skip))
+
+
+@dataclass(frozen=True)
+class GateTuning:
+    """A gate and what it is worth on dev. share: of the positions it skips, 0 if none may be; bleu, full_bleu: with it
+    and with every search
+    """
+
+    gate: LearnedGate
+    share: float
+    bleu: float
+    full_bleu: float
+
+
+def tune_gate(
+    devset: DevSet,
+    retriever: Retriever,
+    tuned: KnnOptions,
+    search: SearchOptions = SearchOptions(),
+    loss: float = 0.1,
+) -> GateTuning:
+    """Train a gate and let it skip as many searches as cost no more than so much BLEU on dev.
+
+    How many that are depends on the domain: the further from what the model knows, the fewer.
+    """
+    observed = observe(devset, retriever, tuned.k)
+    gate, _ = learn_gate(observed, tuned, 0.0)
+    fusion = KnnFusion(retriever, tuned)
+
+    def decode(fusion: Fusion) -> float:
+        return bleu(devset.translations(search, [fusion]), devset.references).value
+
+    def skipping(share: float) -> float:
+        set_share(gate, observed, share)
+        return decode(SkippingFusion(fusion, gate))
+
+    full = decode(fusion)
+    share, value = largest_share(skipping, full - loss) or (0.0, full)
+    if share:
+        set_share(gate, observed, share)
+    else:
+        gate.threshold.fill_(-torch.inf)
+    return GateTuning(gate, share, value, full)
+
+
+def largest_share(decode: Callable[[float], float], enough: float) -> tuple[float, float] | None:
+    """The largest of ``SHARES`` with at least so much BLEU, and its BLEU; None if the smallest has less.
+
+    decode: share → BLEU, taken to fall with it, so that a few are decoded
+    """
+    few, many, found = 0, len(SHARES), None
+    while few < many:
+        middle = (few + many) // 2
+        value = decode(SHARES[middle])
+        if value >= enough:
+            few, found = middle + 1, (SHARES[middle], value)
+        else:
+            many = middle
+    return found
 
 
 def sure_enough(observed: Observations, skip: float) -> float:

@@ -14,11 +14,10 @@ from npda.decoding.fast import FastFusion, FastRetriever
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.decoding.skipping import SkippingFusion
-from npda.evaluation.adaptive import learn_gate, observe, tune_adaptive
+from npda.evaluation.adaptive import tune_adaptive, tune_gate
 from npda.evaluation.devset import DevSet
 from npda.models.backbone import Backbone
 
-SKIPPED = 0.5  # share of the searches that are to be skipped
 KEPT = 0.5  # share of the keys that pruning is to leave
 
 Figures = Callable[[], dict[str, float]]  # what a variant saved, once it has been used
@@ -48,9 +47,8 @@ def variant_fusion(
             share = sum(smaller.sizes().values()) / sum(store.sizes().values())
             return KnnFusion(smaller, tuned), lambda: {"share of the bytes": share}
         case "skipping":
-            observed = observe(DevSet(backbone, dev, "speech", language), store, tuned.k)
-            gate, _ = learn_gate(observed, tuned, SKIPPED)
-            skipping = SkippingFusion(KnnFusion(store, tuned), gate)
+            chosen = tune_gate(DevSet(backbone, dev, "speech", language), store, tuned, search)
+            skipping = SkippingFusion(KnnFusion(store, tuned), chosen.gate)
             return skipping, lambda: {"share of searches skipped": skipping.share_skipped}
         case "fast":
             retriever = FastRetriever(store)
