@@ -59,12 +59,13 @@ def packed(index: Any) -> Any:
     a second for a million keys. The index given is used up.
     """
     lists = inverted(index)
-    if not isinstance(lists, faiss.IndexIVFPQ) or lists.pq.nbits != 4:
+    four_bits = isinstance(lists, faiss.IndexIVFPQ) and lists.pq.nbits == 4
+    if not four_bits:
         return index
     scanned: Any = faiss.IndexIVFPQFastScan(lists)
     lists.own_fields, scanned.own_fields = False, True  # the centroids move over
-    if not isinstance(index, faiss.IndexPreTransform):
-        return scanned
+    if not hasattr(index, "chain"):
+        return scanned  # nothing is done to the queries before
     index.index = scanned
     scanned.this.disown()
     lists.this.own(True)  # nobody else does any more
