@@ -20,6 +20,7 @@ _POINTS = 39  # training keys a centroid, below which Faiss's k-means gives poor
 _CODE_KEYS = 65_536  # from which codes and directions are learned
 _NPROBE = 64
 _PAPER = "IVF8192,PQ64"
+_SCANNED_FROM = 100_000  # keys; below, a byte a dimension is as fast and nearly exact
 _RERANK = 8
 _LISTS = 8192  # at most, as the paper's
 _WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
@@ -42,13 +43,19 @@ def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: 
     """What "auto", "exact", "paper" or a Faiss factory string means for a store of this size.
 
     "auto" compares all keys below 30,000. Above, it takes inverted lists, 4·√keys of them as a power of two and at
-    most the paper's 8,192, scans codes of 32 bytes a key, two bits for each of the 128 main directions, and re-ranks.
-    "paper" trusts its codes of 64 bytes, as the paper did.
+    most the paper's 8,192, and re-ranks: of codes of a byte a dimension, or from 100,000 keys on of codes of 32 bytes,
+    two bits for each of the 128 main directions. "paper" trusts its codes of 64 bytes, as the paper did.
     """
     probes, reranked = _NPROBE, 0
     factory = {"exact": EXACT, "paper": _PAPER}.get(asked, asked)
     if asked == "auto":
-        factory, reranked = (EXACT, 0) if count < EXACT_BELOW else (_scanned(count, dim), _RERANK)
+        lists = min(_LISTS, 1 << round(max(4.0 * count**0.5, 1.0)).bit_length() - 1)
+        if count < EXACT_BELOW:
+            factory = EXACT
+        elif count < _SCANNED_FROM:
+            factory, probes, reranked = f"IVF{lists},SQ8", 32, 2
+        else:
+            factory, reranked = _scanned(lists, dim), _RERANK
     factory = _fitting(factory, count, dim)
     if factory == EXACT:
         return IndexSpec(EXACT)
@@ -84,9 +91,8 @@ def check_factory(asked: str, dim: int) -> None:
         ) from None
 
 
-def _scanned(count: int, dim: int) -> str:
+def _scanned(lists: int, dim: int) -> str:
     """Inverted lists of four-bit codes, one for two of the main directions, turned so that all of them matter alike."""
-    lists = min(_LISTS, 1 << round(max(4.0 * count**0.5, 1.0)).bit_length() - 1)
     pieces = max(1, min(dim, _WIDTH) // 2)
     return f"PCAR{min(2 * pieces, dim)},IVF{lists},PQ{pieces}x4fs"
 
