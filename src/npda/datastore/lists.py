@@ -59,8 +59,7 @@ def packed(index: Any) -> Any:
     a second for a million keys. The index given is used up.
     """
     lists = inverted(index)
-    four_bits = isinstance(lists, faiss.IndexIVFPQ) and lists.pq.nbits == 4
-    if not four_bits:
+    if not _in_four_bits(lists):
         return index
     scanned: Any = faiss.IndexIVFPQFastScan(lists)
     lists.own_fields, scanned.own_fields = False, True  # the centroids move over
@@ -70,6 +69,10 @@ def packed(index: Any) -> Any:
     scanned.this.disown()
     lists.this.own(True)  # nobody else does any more
     return index
+
+
+def _in_four_bits(lists: Any) -> bool:
+    return isinstance(lists, faiss.IndexIVFPQ) and lists.pq.nbits == 4
 
 
 def emptied(index: Any) -> Any:
