@@ -86,7 +86,7 @@ def test_the_mixture_is_the_sum_over_k(k, seed):
     distances[3, 1 + k // 2 :], values[3, 1 + k // 2 :] = np.inf, -1
     log_probs = torch.log_softmax(torch.from_numpy(random.normal(size=(4, 6))), dim=-1)
     combiner = combiner_of(k, seed)
-    mixed = KnnFusion(Told(distances, values), combiner).apply(torch.zeros(4, 2), log_probs, torch.empty(4, 1))
+    mixed = KnnFusion(Told(distances, values), combiner).apply(torch.randn(4, 2), log_probs, torch.empty(4, 1))
     for row in range(4):
         expected = reference(combiner, distances[row], values[row], log_probs[row].exp().numpy())
         np.testing.assert_allclose(mixed[row].exp(), expected, atol=1e-5)
