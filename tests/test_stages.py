@@ -322,11 +322,12 @@ def test_an_unknown_name_is_answered_with_the_nearest(kitchen: Kitchen):
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from npda.experiments.running import run
 from npda.experiments.stages import Stage
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs the tests in the background
 runs, diary, apart = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "apart"
 
 def say(word):
