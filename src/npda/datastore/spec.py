@@ -21,7 +21,10 @@ _CODE_KEYS = 65_536  # from which codes and directions are learned
 _NPROBE = 64
 _PAPER = "IVF8192,PQ64"
 _SCANNED_FROM = 100_000  # keys; below, a byte a dimension is as fast and nearly exact
-_RERANK = 8
+_SCANNED_PROBES, _RERANK = (
+    24,
+    8,
+)  # finds 97 % of the nearest of a million keys; 64 lists find 98 % in a quarter more time
 _LISTS = 8192  # at most, as the paper's
 _WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
 
@@ -55,7 +58,7 @@ def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: 
         elif count < _SCANNED_FROM:
             factory, probes, reranked = f"IVF{lists},SQ8", 32, 2
         else:
-            factory, reranked = _scanned(lists, dim), _RERANK
+            factory, probes, reranked = _scanned(lists, dim), _SCANNED_PROBES, _RERANK
     factory = _fitting(factory, count, dim)
     if factory == EXACT:
         return IndexSpec(EXACT)
