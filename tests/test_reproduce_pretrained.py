@@ -91,3 +91,14 @@ def test_a_voice_is_asked_for_before_anything_runs(folder: Path, tmp_path: Path,
     recipe = load_recipe(folder / "whisper.yaml", list(SYSTEMS), TABLES, ['voice=""'])
     with pytest.raises(InputError, match="give the recipe a voice"):
         plan_recipe(recipe)
+
+
+def test_a_large_model_is_estimated_to_take_longer(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from npda.experiments.planning import plan_recipe
+
+    monkeypatch.setenv("NPDA_MODELS", str(tmp_path))
+    recipe = load_recipe(folder / "whisper.yaml", list(SYSTEMS), TABLES)
+    small = recipe.model_copy(update={"model": recipe.model.model_copy(update={"pretrained": None})})
+    large, own = ({stage.name: stage.cost for stage in plan_recipe(made).stages} for made in (recipe, small))
+    assert large["tune kNN-MT there en"] > 10 * own["tune kNN-MT there en"]
+    assert large["corpus domain en"] == own["corpus domain en"]

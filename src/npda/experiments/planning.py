@@ -38,6 +38,7 @@ _PER_UPDATE = {
     "language model": 0.03,
 }
 _UPDATES = 1_700  # where a recipe counts epochs
+_PRETRAINED = 20.0  # times as long, about, when the model is one that somebody else has trained
 
 
 @dataclass(frozen=True)
@@ -286,7 +287,10 @@ class _Planner:
 
     def add(self, stage: Stage) -> None:
         work = partial(_with_threads, work=stage.work, threads=self.threads)
-        self.stages.setdefault(stage.name, replace(stage, work=work))
+        # Corpora and the model itself, which need nothing, are only taken over.
+        large = self.recipe.model.pretrained is not None and stage.needs
+        cost = stage.cost * (_PRETRAINED if large else 1.0)
+        self.stages.setdefault(stage.name, replace(stage, work=work, cost=cost))
 
 
 def _sees_domain(model: Model) -> bool:
