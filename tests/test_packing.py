@@ -85,9 +85,10 @@ def test_a_translator_computes_in_eight_bits_if_its_family_can(tmp_path, monkeyp
 
 
 @torch.inference_mode()
-def test_a_weight_alone():
-    weight = layers()[0].weight
+def test_a_weight_that_is_no_layers():
+    weight, bias = layers()[0].parameters()
     torch.testing.assert_close(Packing().product(weight)(X), linear(X, weight), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(Packing().product(weight, bias)(X), linear(X, weight, bias), atol=1e-5, rtol=1e-4)
 
 
 @torch.inference_mode()

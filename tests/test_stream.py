@@ -1,8 +1,11 @@
-"""The fast way through a search against the plain one, which decodes every prefix anew."""
+"""The fast way through a search or a text against the plain one, which decodes every prefix anew."""
 
 import numpy as np
 import pytest
 import tiny
+import tiny_seamless
+import tiny_speech_encoder_decoder
+import tiny_store
 import tiny_whisper
 import torch
 
@@ -11,12 +14,13 @@ from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.models import packing
 from npda.models.backbone import Memory
+from npda.models.text2text import Text2Text
 
 WAVES = [tiny_whisper.waveform(seconds, seed) for seed, seconds in enumerate([1.1, 0.4, 2, 0.7, 1.5, 0.9, 1.9, 1.2])]
 
 
 class PlainStream:
-    """No caches: whole prefixes, and a memory for each of them."""
+    """No caches: whole prefixes, a memory for each of them, and transformers' own layers, as gradients need them."""
 
     def __init__(self, backbone, memory: Memory, beam: int) -> None:
         self.backbone, self.beam = backbone, beam
@@ -25,7 +29,8 @@ class PlainStream:
 
     def step(self, tokens):
         self.prefixes = torch.cat([self.prefixes, tokens], dim=1)
-        return self.backbone.states(self.memory, self.prefixes)[:, -1]
+        with torch.enable_grad():
+            return self.backbone.states(self.memory, self.prefixes)[:, -1].detach()
 
     def reorder(self, rows):
         self.prefixes = self.prefixes[rows]
@@ -135,3 +140,50 @@ def test_a_model_that_was_trained_on_decodes_with_its_new_weights(all_packed):
     assert after != before
     plain = search(Plain(model), memory, model.prompt(), options)  # pyright: ignore[reportArgumentType]
     assert [h[0].tokens for h in after] == [h[0].tokens for h in plain]
+
+
+def with_text_encoder(model):
+    torch.manual_seed(8)
+    for parameter in model.add_text_encoder(layers=2).parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def adapted():
+    model = tiny_store.backbone(languages=("de", "fr"))
+    model.add_adapters(["de", "fr"], 8)
+    assert model.adapters is not None
+    for parameter in model.adapters.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def text2text():
+    return Text2Text.create("mini", tiny.vocabulary(), tiny.vocabulary(), dim=32, ffn=48)
+
+
+FAMILIES = {
+    "speech2text": lambda: with_text_encoder(tiny.backbone()),
+    "adapters": adapted,
+    "whisper": lambda: with_text_encoder(tiny_whisper.backbone()),
+    "speech encoder-decoder": lambda: with_text_encoder(tiny_speech_encoder_decoder.backbone()),
+    "seamless": tiny_seamless.backbone,
+    "text2text": text2text,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_is_read_and_followed_as_with_gradients(all_packed, family):
+    model = FAMILIES[family]().eval()
+    tokens, lengths = torch.randint(4, 40, (3, 9)), torch.tensor([9, 4, 7])
+    language = {"adapters": "fr", "seamless": "deu", "speech encoder-decoder": "de"}.get(family)
+    target = torch.cat([torch.tensor([model.prompt(language)] * 3), torch.randint(4, 40, (3, 12))], dim=1)
+    memory = model.read(tokens, lengths)
+    states = model.states(memory, target)
+    assert states.requires_grad
+    with torch.no_grad():
+        read = model.read(tokens, lengths)
+        followed = model.states(read, target)
+    assert torch.equal(read.mask, memory.mask)
+    torch.testing.assert_close(read.states[read.mask], memory.states[memory.mask].detach(), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(followed, states.detach(), atol=1e-4, rtol=1e-4)

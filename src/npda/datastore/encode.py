@@ -25,7 +25,8 @@ from npda.models.batches import cut
 
 Sentence = Pair | Utterance
 
-BATCH_TOKENS = 4_096  # padded tokens of a batch, the longer of its two sides
+BATCH_TOKENS = 1_024  # padded tokens of a batch, the longer of its two sides; more do not fit a processor's caches
+ACCELERATED_TOKENS = 8_192  # of a batch on any other device
 BATCH_FRAMES = 16_000  # padded frames of a batch of speech
 
 
@@ -59,7 +60,8 @@ class Encoder:
         sizes = np.array([len(item.tokens) - item.prompt for item in prepared], dtype=np.int64)
         ends = np.cumsum(sizes)
         keys = np.empty((int(sizes.sum()), self._dim), dtype=np.float16)
-        for batch in _batches(prepared):
+        room = BATCH_TOKENS if self._device.type == "cpu" else ACCELERATED_TOKENS
+        for batch in _batches(prepared, room):
             states = self._states([prepared[index] for index in batch]).float().cpu().numpy()
             for index, rows in zip(batch, states, strict=True):
                 start = prepared[index].prompt - 1  # the prompt's last token predicts the first of the target
@@ -124,12 +126,12 @@ class Encoder:
         return features
 
 
-def _batches(prepared: Sequence[_Prepared]) -> list[list[int]]:
-    """Places of sentences of similar length; those of a chunk are all spoken or all written."""
+def _batches(prepared: Sequence[_Prepared], room: int) -> list[list[int]]:
+    """Places of sentences of similar length; those of a chunk are all spoken or all written. room: tokens of a batch"""
     lengths = [item.length for item in prepared]
     order = sorted(range(len(prepared)), key=lambda place: (lengths[place], len(prepared[place].tokens)))
     spoken = bool(prepared) and isinstance(prepared[0].sentence, Utterance)
-    return cut(order, lengths, BATCH_FRAMES if spoken else BATCH_TOKENS)
+    return cut(order, lengths, BATCH_FRAMES if spoken else room)
 
 
 def _parameters(backbone: Backbone) -> Iterator[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from transformers.masking_utils import create_bidirectional_mask, create_causal_
 
 from npda.errors import InputError
 from npda.models.backbone import Memory
+from npda.models.masks import attention_mask
 from npda.models.packing import Pack, Packing, plain
 from npda.models.stream import Adapt, Choose, StreamLayer, TransformerStream
 from npda.text import Vocabulary
@@ -36,9 +37,11 @@ def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabul
     return [start, target.language_id(language)]
 
 
-def decoder_states(decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor, adapt: Adapt | None = None) -> Tensor:
+def decoder_states(
+    decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor, adapt: Adapt | None = None, pack: Pack = plain
+) -> Tensor:
     """States after the final layer norm. tokens: [batch, length] → [batch, length, dim]"""
-    return layer_states(decoder, memory, _embed(decoder, tokens, 0), adapt)
+    return layer_states(decoder, memory, _embed(decoder, tokens, 0), lambda: stream_layers(decoder, pack), adapt)
 
 
 def decoder_stream(
@@ -49,8 +52,23 @@ def decoder_stream(
     return TransformerStream(stream_layers(decoder, pack), embed, decoder.layer_norm, memory, beam, choose)
 
 
-def layer_states(decoder: PreLayerNormDecoder, memory: Memory, x: Tensor, adapt: Adapt | None = None) -> Tensor:
-    """The layers and the final norm over embedded tokens x: [batch, length, dim]"""
+def layer_states(
+    decoder: PreLayerNormDecoder,
+    memory: Memory,
+    x: Tensor,
+    ready: Callable[[], Sequence[StreamLayer]],
+    adapt: Adapt | None = None,
+) -> Tensor:
+    """The layers and the final norm over embedded tokens x: [batch, length, dim]
+
+    ready: the layers as a stream has them, for when no gradient is asked for
+    """
+    if not decoder.training and not torch.is_grad_enabled():
+        mask = attention_mask(memory.mask, memory.states)
+        for index, layer in enumerate(ready()):
+            x = layer.follow(x, memory.states, mask)
+            x = x if adapt is None else adapt(index, x)
+        return decoder.layer_norm(x)
     causal = create_causal_mask(decoder.config, x, None, past_key_values=None)
     mask = create_bidirectional_mask(decoder.config, x, memory.mask, encoder_hidden_states=memory.states)
     x = dropout(x, decoder.dropout, decoder.training)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from npda.models.masks import attention_mask
@@ -19,17 +20,20 @@ def encoder_states(encoder: Any, x: Tensor, mask: Tensor, packing: Packing, adap
     encoder: of Speech2Text or Whisper; x: [batch, source, dim]; mask: [batch, source], True where something was heard
     """
     attention = attention_mask(mask, x)
-    if encoder.training or torch.is_grad_enabled():
-        layers = encoder.layers
-    else:
-        layers = [_ready(layer, packing) for layer in encoder.layers]
     x = dropout(x, encoder.dropout, encoder.training)
-    for index, layer in enumerate(layers):
+    for index, layer in enumerate(ready_layers(encoder.layers, packing)):
         if encoder.training and torch.rand([]) < encoder.layerdrop:
             continue
         x = layer(x, attention)
         x = x if adapt is None else adapt(index, x)
     return encoder.layer_norm(x)
+
+
+def ready_layers(layers: nn.ModuleList, packing: Packing) -> Iterable[Callable[..., Tensor]]:
+    """The layers themselves where gradients are asked for, else packed ones that compute the same."""
+    if layers.training or torch.is_grad_enabled():
+        return layers
+    return [_ready(layer, packing) for layer in layers]
 
 
 def _ready(layer: Any, pack: Pack) -> SelfLayer:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from npda.files import atomic_write
 from npda.models import read_config
 from npda.models.backbone import Tokens
 from npda.models.decoder import output_scores, target_prompt
-from npda.models.stream import SelfLayer, with_room
+from npda.models.stream import with_room
 from npda.models.text_encoder import TextEncoder, TextEncoderSize, positions
 from npda.text import Vocabulary
 
@@ -120,7 +119,7 @@ class LanguageStream:
 
     def __init__(self, model: LanguageModel, rows: int) -> None:
         self._model = model
-        self._layers = [_self_layer(layer) for layer in model.transformer.layers.layers]
+        self._layers = model.transformer.ready()
         self._length = 0
         size = model.size
         weight = model.transformer.embedding.weight
@@ -145,18 +144,3 @@ class LanguageStream:
         """Take up the rows of another stream that is as long, after the own ones."""
         filled = slice(self._length)
         self._cache = torch.cat([self._cache[:, :, :, :, filled], other._cache[:, :, :, :, filled]], dim=2)
-
-
-def _self_layer(layer: Any) -> SelfLayer:
-    """layer: torch's own TransformerEncoderLayer, norms first"""
-    own = layer.self_attn
-    return SelfLayer(
-        heads=own.num_heads,
-        self_norm=layer.norm1,
-        qkv=partial(nn.functional.linear, weight=own.in_proj_weight.detach(), bias=own.in_proj_bias.detach()),
-        self_out=own.out_proj,
-        ffn_norm=layer.norm2,
-        fc1=layer.linear1,
-        fc2=layer.linear2,
-        activation=layer.activation,
-    )

@@ -31,7 +31,7 @@ from npda.models.hub import weight_names
 from npda.models.masks import attention_mask
 from npda.models.packing import Packing
 from npda.models.seamless_tokens import language_tags, source_tokens
-from npda.models.stream import TransformerStream
+from npda.models.stream import StreamLayer, TransformerStream
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
 
 transformers_logging.disable_progress_bar()
@@ -67,7 +67,7 @@ class Seamless(nn.Module):
         super().__init__()
         self.model = model
         self.extractor = extractor
-        self.packing = Packing()  # for decoding
+        self.packing = Packing()  # for everything but training
         size = model.config.vocab_size
         self.target = TaggedTokens(tokenizer, size, language_tags(tokenizer))
         if source_language is not None:
@@ -147,10 +147,20 @@ class Seamless(nn.Module):
         return [self.model.config.decoder_start_token_id, self.target.tag(language)]
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
-        return layer_states(self._decoder, memory, self._embed(tokens, 0))
+        return layer_states(self._decoder, memory, self._embed(tokens, 0), self._layers)
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
-        layers = [
+        return TransformerStream(self._layers(), self._embed, self._decoder.layer_norm, memory, beam)
+
+    def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
+        return output_scores(states, self.model.lm_head.weight, only, self.packing)
+
+    @property
+    def _decoder(self) -> Any:
+        return self.model.text_decoder
+
+    def _layers(self) -> list[StreamLayer]:
+        return [
             stream_layer(
                 (layer.self_attn_layer_norm, layer.self_attn),
                 (layer.cross_attention_layer_norm, layer.cross_attention),
@@ -160,14 +170,6 @@ class Seamless(nn.Module):
             )
             for layer in self._decoder.layers
         ]
-        return TransformerStream(layers, self._embed, self._decoder.layer_norm, memory, beam)
-
-    def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
-        return output_scores(states, self.model.lm_head.weight, only, self.packing)
-
-    @property
-    def _decoder(self) -> Any:
-        return self.model.text_decoder
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [rows, n] with their positions, the first of them given. → [rows, n, dim]"""

@@ -73,7 +73,7 @@ class Speech2Text(nn.Module):
         self.text_encoder = text_encoder
         self.adapters: Adapters | None = None  # see add_adapters
         self.selection: FeatureSelection | None = None  # drops frames of the speech encoder
-        self.packing = Packing()  # for decoding
+        self.packing = Packing()  # for everything but training
         self.target = target
         self.source = source
         self.normalizer = normalizer
@@ -200,7 +200,7 @@ class Speech2Text(nn.Module):
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
         adapt = self.adapters.decoder(tokens) if self.adapters is not None else None
-        return decoder_states(self.model.model.decoder, memory, tokens, adapt)
+        return decoder_states(self.model.model.decoder, memory, tokens, adapt, self.packing)
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
         choose = self.adapters.decoder if self.adapters is not None else None

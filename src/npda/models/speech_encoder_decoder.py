@@ -23,7 +23,7 @@ from npda.models import read_config
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import layer_states, output_scores, stream_layers
 from npda.models.packing import Packing
-from npda.models.stream import TransformerStream
+from npda.models.stream import StreamLayer, TransformerStream
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 
@@ -50,7 +50,7 @@ class SpeechEncoderDecoder(nn.Module):
         super().__init__()
         self.model = model
         self.extractor = extractor
-        self.packing = Packing()  # for decoding
+        self.packing = Packing()  # for everything but training
         self.text_encoder = text_encoder
         config: Any = model.config
         self.target = TaggedTokens(tokenizer, config.decoder.vocab_size, _tags(tokenizer))
@@ -161,11 +161,10 @@ class SpeechEncoderDecoder(nn.Module):
         return [start]
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
-        return layer_states(self._decoder, memory, self._embed(tokens, 0))
+        return layer_states(self._decoder, memory, self._embed(tokens, 0), self._layers)
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
-        decoder = self._decoder
-        return TransformerStream(stream_layers(decoder, self.packing), self._embed, decoder.layer_norm, memory, beam)
+        return TransformerStream(self._layers(), self._embed, self._decoder.layer_norm, memory, beam)
 
     def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
         return output_scores(states, self._writer.lm_head.weight, only, self.packing)
@@ -177,6 +176,9 @@ class SpeechEncoderDecoder(nn.Module):
     @property
     def _writer(self) -> Any:  # pyright sees only Tensor | Module inside
         return self.model.decoder
+
+    def _layers(self) -> list[StreamLayer]:
+        return stream_layers(self._decoder, self.packing)
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [rows, n] with their positions, the first of them given. → [rows, n, dim]"""

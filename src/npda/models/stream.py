@@ -39,9 +39,13 @@ class SelfLayer:
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """All positions see each other. x: [batch, n, dim]; mask: [batch, 1, 1, n] to be added, or None"""
+        return self.feed_forward(self.attend(x, mask))
+
+    def attend(self, x: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """mask: as above; causal: every position sees those before it and itself, and there is no mask"""
         query, key, value = map(self._split, self.qkv(self.self_norm(x)).chunk(3, dim=-1))
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return self.feed_forward(x + self.self_out(self._join(attended)))
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+        return x + self.self_out(self._join(attended))
 
     def attend_self(self, x: Tensor, cache: Tensor, start: int) -> Tensor:
         """Append x to the cache and attend to all of it.
@@ -78,6 +82,11 @@ class StreamLayer(SelfLayer):
     cross_q: Projection
     cross_kv: Projection  # [..., dim] → [..., 2·dim]
     cross_out: Projection
+
+    def follow(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """A target that is known. x: [batch, n, dim]; memory: [batch, source, dim]; mask: as for the memory below"""
+        x = self.attend(x, causal=True)
+        return self.feed_forward(self.attend_memory(x, *self.remember(memory), mask))
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-attention keys and values of the memory. [batch, source, dim] → 2 × [batch, heads, source, d]"""

@@ -18,6 +18,7 @@ from npda.errors import InputError
 from npda.files import atomic_write
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import decoder_states, decoder_stream, output_scores, target_prompt
+from npda.models.packing import Packing
 from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.stream import TransformerStream
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
@@ -58,6 +59,7 @@ class Text2Text(nn.Module):
         self.source = source
         self.target = target
         self.dim = size.dim
+        self.packing = Packing()  # for everything but training
         self.text_encoder = TextEncoder(
             TextEncoderSize(len(source), size.dim, size.encoder_layers, size.heads, size.ffn, size.dropout), source.pad
         )
@@ -111,13 +113,13 @@ class Text2Text(nn.Module):
         return target_prompt(self.target, language)
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
-        return decoder_states(self.decoder, memory, tokens)
+        return decoder_states(self.decoder, memory, tokens, pack=self.packing)
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
-        return decoder_stream(self.decoder, memory, beam)
+        return decoder_stream(self.decoder, memory, beam, pack=self.packing)
 
     def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
-        return output_scores(states, self.decoder.embed_tokens.weight, only)
+        return output_scores(states, self.decoder.embed_tokens.weight, only, self.packing)
 
 
 def _deaf() -> InputError:

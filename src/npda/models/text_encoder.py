@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -15,6 +16,9 @@ from torch import Tensor, nn
 from npda.errors import InputError
 from npda.files import atomic_write
 from npda.models.backbone import Memory
+from npda.models.masks import attention_mask
+from npda.models.packing import Packing
+from npda.models.stream import SelfLayer
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -41,6 +45,7 @@ class TextEncoder(nn.Module):
     def __init__(self, size: TextEncoderSize, pad: int = 1) -> None:
         super().__init__()
         self.size = size
+        self.packing = Packing()  # for everything but training
         self.embedding = nn.Embedding(size.vocabulary, size.dim, padding_idx=pad)
         nn.init.normal_(self.embedding.weight, std=size.dim**-0.5)
         layer = nn.TransformerEncoderLayer(
@@ -62,7 +67,29 @@ class TextEncoder(nn.Module):
         x, mask = self.embed(tokens, lengths)
         x = x + positions(0, tokens.shape[1], self.size.dim).to(x)
         x = nn.functional.dropout(x, self.size.dropout, self.training)
-        return Memory(self.layers(x, src_key_padding_mask=~mask), mask)
+        if self.training or torch.is_grad_enabled():
+            return Memory(self.layers(x, src_key_padding_mask=~mask), mask)
+        attention = attention_mask(mask, x)
+        for layer in self.ready():
+            x = layer(x, attention)
+        assert self.layers.norm is not None
+        return Memory(self.layers.norm(x), mask)
+
+    def ready(self) -> list[SelfLayer]:
+        """The layers for when no gradient is asked for."""
+        return [
+            SelfLayer(
+                heads=layer.self_attn.num_heads,
+                self_norm=layer.norm1,
+                qkv=self.packing.product(layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias),
+                self_out=self.packing(layer.self_attn.out_proj),
+                ffn_norm=layer.norm2,
+                fc1=self.packing(layer.linear1),
+                fc2=self.packing(layer.linear2),
+                activation=layer.activation,
+            )
+            for layer in cast(Any, self.layers.layers)
+        ]
 
     def save_pretrained(self, directory: str | Path) -> None:
         directory = Path(directory)

@@ -22,7 +22,7 @@ from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import layer_states, output_scores, stream_layers
 from npda.models.encoder import encoder_states
 from npda.models.packing import Packing
-from npda.models.stream import TransformerStream
+from npda.models.stream import StreamLayer, TransformerStream
 from npda.models.whisper_text import LAYERS, WhisperTextEncoder
 from npda.models.whisper_tokens import WhisperTokens
 
@@ -55,7 +55,7 @@ class Whisper(nn.Module):
         self.extractor = extractor
         self.text_encoder = text_encoder
         self.silence = silence
-        self.packing = Packing()  # for decoding
+        self.packing = Packing()  # for everything but training
         self.target = WhisperTokens(tokenizer, model.config.vocab_size)
         self.source = self.target
         self.dim: int = model.config.d_model
@@ -159,11 +159,10 @@ class Whisper(nn.Module):
         return [start, self.target.language(spoken), self.target.special(task), end]
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
-        return layer_states(self._decoder, memory, self._embed(tokens, 0))
+        return layer_states(self._decoder, memory, self._embed(tokens, 0), self._layers)
 
     def start(self, memory: Memory, beam: int) -> TransformerStream:
-        decoder = self._decoder
-        return TransformerStream(stream_layers(decoder, self.packing), self._embed, decoder.layer_norm, memory, beam)
+        return TransformerStream(self._layers(), self._embed, self._decoder.layer_norm, memory, beam)
 
     def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
         return output_scores(states, self.model.proj_out.weight, only, self.packing)
@@ -175,6 +174,9 @@ class Whisper(nn.Module):
     @property
     def _decoder(self) -> Any:
         return self.model.model.decoder
+
+    def _layers(self) -> list[StreamLayer]:
+        return stream_layers(self._decoder, self.packing)
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [rows, n] with their positions, the first of them given. → [rows, n, dim]"""

@@ -17,7 +17,9 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder, Whisper
 from npda.errors import InputError
 from npda.files import atomic_write
 from npda.models.backbone import Memory
+from npda.models.encoder import ready_layers
 from npda.models.masks import attention_mask
+from npda.models.packing import Packing
 
 LAYERS = 3  # of the speech encoder that are copied, from the top
 
@@ -38,6 +40,7 @@ class WhisperTextEncoder(nn.Module):
     def __init__(self, config: WhisperConfig, layers: int = LAYERS) -> None:
         super().__init__()
         dim = config.d_model
+        self.packing = Packing()  # for everything but training
         self.register_buffer("scale", torch.ones(()))
         self.frames = nn.Linear(dim, _FRAMES * dim)
         self.silence = nn.Parameter(torch.zeros(_FRAMES, dim))
@@ -71,7 +74,7 @@ class WhisperTextEncoder(nn.Module):
         x = x + positions[_spaced(place, lengths, len(positions))]
         mask = beyond < _FRAMES
         attention = attention_mask(mask, x)
-        for layer in self.layers:
+        for layer in ready_layers(self.layers, self.packing):
             x = layer(x, attention)
         return Memory(self.layer_norm(x), mask)
 
