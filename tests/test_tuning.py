@@ -260,6 +260,17 @@ def test_a_remembering_retriever_answers_as_the_store_and_asks_once(store):
     np.testing.assert_array_equal(remembering.search(queries, 12).ids, store.search(queries, 12).ids)
 
 
+def test_a_remembering_retriever_without_room_forgets(store, monkeypatch):
+    monkeypatch.setattr("npda.evaluation.remembering._BYTES", 16 * 4 * 30)
+    queries = np.random.default_rng(0).normal(size=(60, store.dim)).astype(np.float32)
+    counting = Counting(store)
+    remembering = RememberingRetriever(counting, depth=4)
+    for asked, start in ((20, 0), (40, 20), (60, 40), (60, 40), (80, 0)):
+        some = queries[start : start + 20]
+        np.testing.assert_array_equal(remembering.search(some, 4).ids, store.search(some, 4).ids)
+        assert counting.asked == asked
+
+
 def test_dev_sentences_that_are_in_the_store_are_refused(model, tmp_path):
     pairs = tiny_store.pairs(10)
     store = Datastore.build(model, pairs, tmp_path / "store")

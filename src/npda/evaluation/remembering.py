@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-
 import numpy as np
 
 from npda.datastore.retrieval import Neighbours, Retriever
 
 _STEPS = 256  # of the root mean square of a state's components: nearer ones are the same question
-_BYTES = 2**28  # of answers
+_BYTES = 2**28  # of answers; when they are full, all are forgotten
 
 
 class RememberingRetriever:
@@ -25,26 +23,34 @@ class RememberingRetriever:
         self._retriever = retriever
         self._depth = depth
         self._unit = 0.0
-        self._known: dict[bytes, Neighbours] = {}  # [depth] each
+        self._rows: dict[bytes, int] = {}  # of the answers to a rounded state
+        self._distances = np.empty((0, depth), np.float32)
+        self._values = np.empty((0, depth), np.int32)
+        self._ids = np.empty((0, depth), np.int64)
         self._room = _BYTES // (16 * depth)
 
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         if k > self._depth or len(queries) == 0:
             return self._retriever.search(queries, k)
         self._unit = self._unit or float(np.sqrt(np.square(queries).mean())) / _STEPS or 1.0
-        keys = [row.tobytes() for row in np.rint(queries / self._unit).astype(np.int32)]
-        new = list({key: place for place, key in enumerate(keys) if key not in self._known}.values())
-        answers = self._known
+        rounded = np.rint(queries / self._unit).astype(np.int32)
+        keys = rounded.view(f"V{rounded.shape[1] * rounded.itemsize}").ravel().tolist()
+        if len(self._rows) >= self._room:
+            self._rows.clear()
+        new = {key: place for place, key in enumerate(keys) if key not in self._rows}
         if new:
-            found = self._retriever.search(queries[new], self._depth)
-            rows = zip(found.distances, found.values, found.ids, strict=True)
-            fresh = {keys[place]: Neighbours(*row) for place, row in zip(new, rows, strict=True)}
-            answers = ChainMap(fresh, self._known)
-            if len(self._known) < self._room:
-                self._known.update(fresh)
-        told = [answers[key] for key in keys]
-        return Neighbours(
-            np.stack([answer.distances[:k] for answer in told]),
-            np.stack([answer.values[:k] for answer in told]),
-            np.stack([answer.ids[:k] for answer in told]),
-        )
+            self._remember(list(new), self._retriever.search(queries[list(new.values())], self._depth))
+        rows = [self._rows[key] for key in keys]
+        return Neighbours(self._distances[rows, :k], self._values[rows, :k], self._ids[rows, :k])
+
+    def _remember(self, keys: list[bytes], found: Neighbours) -> None:
+        start, end = len(self._rows), len(self._rows) + len(keys)
+        if end > len(self._ids):
+            more = ((0, max(len(self._ids), end - len(self._ids))), (0, 0))
+            self._distances, self._values, self._ids = (
+                np.pad(table, more) for table in (self._distances, self._values, self._ids)
+            )
+        self._distances[start:end] = found.distances
+        self._values[start:end] = found.values
+        self._ids[start:end] = found.ids
+        self._rows.update(zip(keys, range(start, end), strict=True))

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -141,11 +142,16 @@ def wer_signature(normalized: bool, *test: str) -> str:
 
 
 def sacrebleu_metric(name: str, references: Sequence[str]) -> "Metric":
+    return _metric(name, tuple(references))
+
+
+@lru_cache(maxsize=2)  # tuning scores many translations against the same references
+def _metric(name: str, references: tuple[str, ...]) -> "Metric":
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     metric = BLEU if name == "bleu" else CHRF
-    return metric(references=[references])
+    return metric(references=[list(references)])
 
 
 def check(hypotheses: Sequence[str], references: Sequence[str], who: str = "hypotheses") -> None:
