@@ -27,7 +27,7 @@ from npda.training.gradients import Gradients
 from npda.training.log import Log
 from npda.training.loop import train
 from npda.training.objectives import SpeechToText, ctc_loss, smoothed_cross_entropy
-from npda.training.processes import running
+from npda.training.processes import autocast, running
 from npda.training.run import Run
 from npda.training.schedule import learning_rate
 from npda.training.settings import MINI, TrainingSettings
@@ -352,3 +352,14 @@ def test_languages_are_found_in_the_data(tmp_path):
     settings = replace(MINI, max_epochs=None, max_updates=1)
     train_speech([tmp_path / "both.tsv"], [tmp_path / "both.tsv"], tmp_path / "out", model, settings, progress=False)
     assert load_speech2text(tmp_path / "out").target.languages == ("de", "fr")
+
+
+@pytest.mark.parametrize(
+    ("able", "precision", "rounded"),
+    [({"avx512_bf16": True}, "bfloat16", True), ({"avx512_bf16": True}, "float32", False), ({}, "bfloat16", False)],
+)
+def test_products_are_rounded_only_where_the_processor_is_made_for_it(monkeypatch, able, precision, rounded):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
+    with autocast(torch.device("cpu"), precision):
+        computed = torch.ones(2, 2) @ torch.full((2, 2), 1 + 2**-12)
+    assert computed.float().unique().item() == (2.0 if rounded else 2 + 2**-11)

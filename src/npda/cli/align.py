@@ -47,6 +47,12 @@ def align(
     learning_rate: Annotated[float | None, typer.Option(help="At its peak.")] = None,
     warmup: Annotated[int | None, typer.Option(help="Updates until the peak.")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Padded tokens of both sides in a batch.")] = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16"] | None,
+        typer.Option(
+            help="Of products; bfloat16 halves the time on GPUs and processors made for it (AVX-512 BF16, AMX)."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
 ) -> None:
     """Train the text path: the same decoder states for a transcript as for its speech.
@@ -74,6 +80,7 @@ def align(
         "learning_rate": learning_rate,
         "warmup": warmup,
         "batch_frames": batch_tokens,
+        "precision": precision,
     }
     settings = replace(
         align_defaults(directory), **{name: value for name, value in changes.items() if value is not None}

@@ -259,8 +259,7 @@ class _Trainer:
             self.run.log.write("dev", update=state.update, epoch=epoch, **dev, **more, seconds=round(state.seconds, 2))
 
     def _dev_means(self) -> dict[str, float]:
-        settings = self.settings
-        return means(self.objective, self.dev, settings.batch_frames, self.processes, settings.precision)
+        return means(self.objective, self.dev, self.settings.batch_frames, self.processes)
 
     def _log(self, epoch: int) -> None:
         figures = self.window.close(self.processes, self.objective.weights)

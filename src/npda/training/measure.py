@@ -8,19 +8,12 @@ from accelerate.state import PartialState
 from npda.training.batching import by_length
 from npda.training.data import Data
 from npda.training.objectives import Objective
-from npda.training.processes import add_up, autocast
-from npda.training.settings import Precision
+from npda.training.processes import add_up
 
 
 @torch.no_grad()
-def means(
-    objective: Objective,
-    data: Data,
-    batch_frames: int,
-    processes: PartialState,
-    precision: Precision = "float32",
-) -> dict[str, float]:
-    """The mean of every term over all data, in evaluation mode; the processes share the work."""
+def means(objective: Objective, data: Data, batch_frames: int, processes: PartialState) -> dict[str, float]:
+    """The mean of every term over all data, in evaluation mode and float32; the processes share the work."""
     objective.eval()
     device = torch.device(processes.device or "cpu")
     sums, counts = dict.fromkeys(objective.terms, 0.0), dict.fromkeys(objective.terms, 0)
@@ -29,8 +22,7 @@ def means(
         batch = data.batch(indices)
         for name, count in objective.counts(batch).items():
             counts[name] += count
-        with autocast(device, precision):
-            for name, value in objective(batch.to(device)).items():
-                sums[name] += float(value)
+        for name, value in objective(batch.to(device)).items():
+            sums[name] += float(value)
     totals = add_up(torch.tensor([list(sums.values()), list(counts.values())], dtype=torch.float64), processes)
     return {name: float(s / c) for name, s, c in zip(sums, *totals, strict=True) if c > 0}

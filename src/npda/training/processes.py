@@ -25,5 +25,13 @@ def add_up(values: Tensor, processes: PartialState) -> Tensor:
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """The context of a forward pass: bfloat16 on GPUs if wanted, otherwise without effect."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" and precision == "bfloat16")
+    """The context of a forward pass: products in bfloat16 if wanted and if the device is made for them."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16" and _multiplies_bfloat16(device))
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    """GPUs do, and processors with AVX-512 BF16 or AMX; others take ten times as long as for float32."""
+    if device.type != "cpu":
+        return device.type == "cuda"
+    able = torch.cpu.get_capabilities()
+    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))

@@ -35,7 +35,7 @@ class TrainingSettings:
     save_every: int = 1_000  # updates between checkpoints; each evaluation writes one too
     log_every: int = 50  # updates between lines of the log
     average: int = 10  # checkpoints, best by dev loss, averaged at the end
-    precision: Precision = "float32"  # bfloat16 takes effect on GPUs only: it is slower on CPUs
+    precision: Precision = "float32"  # of products in training; bfloat16 only where the device is made for it
     workers: int = 0  # processes that load and compute features beside each training process
 
     def __post_init__(self) -> None:
