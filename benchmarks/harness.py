@@ -104,16 +104,30 @@ def report(title: str, measure: Callable[[], Iterable[Result]], json_path: Path 
         lines = [_figures(result) for result in results]
         figures = {"title": title, "threads": torch.get_num_threads(), "load": loads, "lines": lines}
         json_path.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return passed(results)
+
+
+def passed(results: Iterable[Result]) -> bool:
+    """Whether all bars are reached, as far as they could be measured."""
     return all(isinstance(result, Skipped) or result.passed for result in results)
+
+
+def read_figures(json_path: Path) -> list[Result]:
+    """What ``report`` kept; nothing where it did not come so far."""
+    if not json_path.is_file():
+        return []
+    lines = json.loads(json_path.read_text(encoding="utf-8"))["lines"]
+    found = [{name: value for name, value in line.items() if name != "verdict"} for line in lines]
+    return [Skipped(**line) if "reason" in line else Line(**line) for line in found]
 
 
 def row(result: Result) -> str:
     """One line of the table as it is printed."""
     if isinstance(result, Skipped):
-        return f"  {result.name:44}       SKIPPED: {result.reason}"
+        return f"  {result.name:56}         SKIPPED: {result.reason}"
     sign = "≤" if result.most else "≥"
     bar = f"{sign} {result.bar:g}" if result.bar is not None else ""
-    return f"  {result.name:44} {result.value:5.2f} {bar:6} {result.verdict:4}  {result.note}".rstrip()
+    return f"  {result.name:56} {result.value:7.2f} {bar:6} {result.verdict:4}  {result.note}".rstrip()
 
 
 def _figures(result: Result) -> dict[str, object]:
