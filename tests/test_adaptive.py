@@ -86,7 +86,9 @@ def test_the_mixture_is_the_sum_over_k(k, seed):
     distances[3, 1 + k // 2 :], values[3, 1 + k // 2 :] = np.inf, -1
     log_probs = torch.log_softmax(torch.from_numpy(random.normal(size=(4, 6))), dim=-1)
     combiner = combiner_of(k, seed)
-    mixed = KnnFusion(Told(distances, values), combiner).apply(torch.randn(4, 2), log_probs, torch.empty(4, 1))
+    mixed = KnnFusion(Told(distances, values), combiner).apply(
+        torch.randn(4, 2), log_probs, torch.empty(4, 1), torch.arange(4)
+    )
     for row in range(4):
         expected = reference(combiner, distances[row], values[row], log_probs[row].exp().numpy())
         np.testing.assert_allclose(mixed[row].exp(), expected, atol=1e-5)
@@ -95,7 +97,9 @@ def test_the_mixture_is_the_sum_over_k(k, seed):
 def test_nobody_found_is_the_model_alone():
     log_probs = torch.log_softmax(torch.randn(2, 5), dim=-1)
     found = np.full((2, 4), np.inf, np.float32), np.full((2, 4), -1, np.int32)
-    mixed = KnnFusion(Told(*found), combiner_of(4, 0)).apply(torch.zeros(2, 2), log_probs, torch.empty(2, 1))
+    mixed = KnnFusion(Told(*found), combiner_of(4, 0)).apply(
+        torch.zeros(2, 2), log_probs, torch.empty(2, 1), torch.arange(2)
+    )
     assert torch.equal(mixed, log_probs)
 
 
@@ -184,7 +188,7 @@ def test_observed_mixture_is_what_the_fusion_gives(model, store):
         for place, states in zip(batch.places, devset.states(batch, devset.memory(batch)), strict=True):
             with torch.inference_mode():
                 log_probs = torch.log_softmax(model.logits(states), dim=-1)
-                mixed = KnnFusion(store, combiner).apply(states, log_probs, torch.empty(len(states), 1))
+                mixed = KnnFusion(store, combiner).apply(states, log_probs, states[:, :1], states[:, 0])
             target = torch.tensor(devset.examples[place].target)
             seen[place] = mixed[torch.arange(len(target)), target].exp()
     found = observed.mixture(combiner.combine, torch.arange(len(observed.p_model)))

@@ -151,14 +151,14 @@ def test_fusions_are_applied_in_order_with_states_and_prefixes():
     dictated = [7, 8, 9, model.target.eos]
 
     class Dictate:
-        def apply(self, states, log_probs, prefixes):
+        def apply(self, states, log_probs, prefixes, sentences):
             assert states.shape == (len(prefixes), model.dim)
             only = torch.full_like(log_probs, -1e4)
             only[:, dictated[min(prefixes.shape[1], len(dictated)) - 1]] = 0.0
             return only
 
     class Replace:
-        def apply(self, states, log_probs, prefixes):
+        def apply(self, states, log_probs, prefixes, sentences):
             swapped = log_probs.clone()
             swapped[:, [8, 10]] = log_probs[:, [10, 8]]
             return swapped

@@ -52,7 +52,9 @@ def test_mixture_equals_the_formula(k, lambda_, temperature, seed):
     queries = rng.normal(size=(3, 4)).astype(np.float32)
     log_probs = torch.log_softmax(torch.from_numpy(rng.normal(size=(3, 6))), dim=-1)
     options = KnnOptions(k, lambda_, temperature)
-    mixed = KnnFusion(BruteForce(keys, values), options).apply(torch.from_numpy(queries), log_probs, torch.empty(3, 1))
+    mixed = KnnFusion(BruteForce(keys, values), options).apply(
+        torch.from_numpy(queries), log_probs, torch.empty(3, 1), torch.arange(3)
+    )
     expected = [reference_mixture(q, p, keys, values, options) for q, p in zip(queries, log_probs.numpy(), strict=True)]
     np.testing.assert_allclose(mixed.exp().numpy(), expected, atol=1e-6)
 
@@ -97,9 +99,11 @@ def test_beams_that_are_alike_are_searched_for_once():
 
     fusion, rows = KnnFusion(Noting(keys, values), KnnOptions(4)), torch.tensor([0, 0, 1, 2, 2, 2, 0])
     log_probs = torch.log_softmax(torch.randn(7, 6), dim=-1)
-    together = fusion.apply(states[rows], log_probs, torch.empty(7, 1))
+    together = fusion.apply(states[rows], log_probs, torch.empty(7, 1), torch.zeros(7))
     assert asked == [4]
-    alone = [fusion.apply(states[rows[i : i + 1]], log_probs[i : i + 1], torch.empty(1, 1)) for i in range(7)]
+    alone = [
+        fusion.apply(states[rows[i : i + 1]], log_probs[i : i + 1], torch.empty(1, 1), torch.zeros(1)) for i in range(7)
+    ]
     torch.testing.assert_close(together, torch.cat(alone))
 
 

@@ -83,7 +83,7 @@ def test_formula():
     language_model, prefixes = model(), tokens(3, 6)
     base = torch.randn(3, len(tiny.vocabulary())).log_softmax(-1)
     with torch.inference_mode():
-        fused = ShallowFusion(language_model, 0.3).apply(torch.zeros(3, 4), base, prefixes)
+        fused = ShallowFusion(language_model, 0.3).apply(torch.zeros(3, 4), base, prefixes, torch.zeros(3))
         states = language_model.states(prefixes)
         stream = language_model.start(3)
         steps = torch.stack([stream.step(prefixes[:, t : t + 1]) for t in range(6)], dim=1)
@@ -99,7 +99,7 @@ class Recomputing:
     def __init__(self, language_model: LanguageModel, weight: float) -> None:
         self.language_model, self.weight = language_model, weight
 
-    def apply(self, states: torch.Tensor, log_probs: torch.Tensor, prefixes: torch.Tensor) -> torch.Tensor:
+    def apply(self, states, log_probs, prefixes, sentences):
         own = self.language_model.logits(self.language_model.states(prefixes)[:, -1])
         return log_probs + self.weight * own.log_softmax(-1)
 
@@ -124,8 +124,8 @@ def test_rows_are_followed_wherever_the_beam_puts_them(steps):
             prefixes[:: 1 + seed % 3, 0] = 4 + seed % 50
         base = torch.randn(len(prefixes), len(tiny.vocabulary()), generator=generator)
         with torch.inference_mode():
-            ours = fusion.apply(prefixes, base, prefixes)
-            theirs = reference.apply(prefixes, base, prefixes)
+            ours = fusion.apply(prefixes, base, prefixes, prefixes[:, 0])
+            theirs = reference.apply(prefixes, base, prefixes, prefixes[:, 0])
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=2e-5)
 
 

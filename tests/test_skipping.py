@@ -15,7 +15,7 @@ class Noting:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def apply(self, states, log_probs, prefixes):
+    def apply(self, states, log_probs, prefixes, sentences):
         self.asked += prefixes[:, 0].tolist()
         return torch.full_like(log_probs, -1.0)
 
@@ -29,18 +29,19 @@ def test_only_uncertain_rows_are_asked_for():
     log_probs, prefixes = peaked(0.95, 0.5, 0.9, 0.6), torch.arange(4)[:, None]
     inner = Noting()
     fusion = SkippingFusion(inner, SureGate(0.8))
-    mixed = fusion.apply(torch.zeros(4, 2), log_probs, prefixes)
+    mixed = fusion.apply(torch.zeros(4, 2), log_probs, prefixes, torch.arange(4))
     assert inner.asked == [1, 3]
     assert torch.equal(mixed[[0, 2]], log_probs[[0, 2]])
     assert (mixed[[1, 3]] == -1).all()
-    fusion.apply(torch.zeros(1, 2), peaked(0.99), prefixes[:1])
+    fusion.apply(torch.zeros(1, 2), peaked(0.99), prefixes[:1], torch.arange(1))
     assert (fusion.asked, fusion.skipped, fusion.share_skipped) == (5, 3, 0.6)
 
 
 @pytest.mark.parametrize(("threshold", "asked"), [(1.1, [0, 1]), (0.0, [])])
 def test_all_or_nothing(threshold, asked):
     inner, log_probs = Noting(), peaked(0.95, 0.5)
-    mixed = SkippingFusion(inner, SureGate(threshold)).apply(torch.zeros(2, 2), log_probs, torch.arange(2)[:, None])
+    fusion, rows = SkippingFusion(inner, SureGate(threshold)), torch.arange(2)
+    mixed = fusion.apply(torch.zeros(2, 2), log_probs, rows[:, None], rows)
     assert inner.asked == asked
     assert torch.equal(mixed, torch.full_like(log_probs, -1.0) if asked else log_probs)
 

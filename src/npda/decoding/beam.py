@@ -69,7 +69,7 @@ def search(
         states = stream.step(fed.flatten(0, 1))
         log_probs = torch.log_softmax(_allowed(backbone, states, length), dim=-1)
         for fusion in fusions:
-            log_probs = fusion.apply(states, log_probs, prefixes.flatten(0, 1))
+            log_probs = fusion.apply(states, log_probs, prefixes.flatten(0, 1), sentences.repeat_interleave(beam))
 
         # Twice the beam: even if `beam` of the candidates end here, as many go on.
         width = min(2 * beam, log_probs.shape[1])

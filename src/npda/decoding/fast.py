@@ -17,6 +17,7 @@ from npda.datastore.retrieval import LocalRetriever, Neighbours
 from npda.datastore.search import missing, rescored, set_threads
 from npda.datastore.sources import SourceWords, words
 from npda.datastore.store import Datastore
+from npda.decoding.fusion import Beginnings
 from npda.decoding.knn import Combiner, KnnFusion
 
 
@@ -97,21 +98,20 @@ class FastFusion:
     """``KnnFusion`` over a ``FastRetriever``: each search sees all keys for some steps, and then its own.
 
     All sentences of a batch share the keys that any of them needs, so that small batches search the least. One search
-    at a time: where it begins is told by its prefixes, which are no longer than those of the step before.
+    at a time.
     """
 
     def __init__(self, retriever: FastRetriever, combiner: Combiner) -> None:
         self.retriever = retriever
         self._neighbours = KnnFusion(retriever, combiner)
-        self._length = 0
+        self._begins = Beginnings()
         self._steps = 0
 
-    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor) -> Tensor:
-        if prefixes.shape[1] <= self._length or self._length == 0:
+    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
+        if self._begins(prefixes.shape[1]):
             self.retriever.widen()
             self._steps = 0
-        self._length = prefixes.shape[1]
         if self._steps == self.retriever.options.steps:
             self.retriever.narrow()
         self._steps += 1
-        return self._neighbours.apply(states, log_probs, prefixes)
+        return self._neighbours.apply(states, log_probs, prefixes, sentences)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from npda.datastore.retrieval import Retriever
+from npda.datastore.retrieval import Neighbours, Retriever
 
 
 class Combiner(Protocol):
@@ -112,14 +112,21 @@ class KnnFusion:
         self.retriever = retriever
         self.combiner = combiner
 
-    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor) -> Tensor:
+    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         if self.combiner.silent:
             return log_probs  # the model itself, bit for bit
-        queries = states.float().cpu().numpy()
+        queries, tokens, of = states.float().cpu().numpy(), prefixes.cpu().numpy(), sentences.cpu().numpy()
         # The beams of a sentence stand together and begin alike: of equal rows in a row one is searched for.
-        first = np.append(True, (queries[1:] != queries[:-1]).any(axis=1))
-        found, place = self.retriever.search(queries[first], self.combiner.k), np.cumsum(first) - 1
+        first = np.append(True, (queries[1:] != queries[:-1]).any(axis=1) | (of[1:] != of[:-1]))
+        found, place = self.find(queries[first], tokens[first], of[first]), np.cumsum(first) - 1
         distances = torch.from_numpy(found.distances[place]).to(states.device)
         values = torch.from_numpy(found.values[place]).to(states.device, torch.long)
         weights, lambda_ = self.combiner.combine(distances, values)
         return mixed(log_probs, weights, values, lambda_)
+
+    def find(self, queries: np.ndarray, prefixes: np.ndarray, sentences: np.ndarray) -> Neighbours:
+        """The k nearest keys of some hypotheses.
+
+        queries: [rows, dim] their states; prefixes: [rows, length]; sentences: [rows]
+        """
+        return self.retriever.search(queries, self.combiner.k)

@@ -29,7 +29,7 @@ class ShallowFusion:
         self._last: tuple[LanguageStream, Tensor] | None = None  # with the prefixes it has read: [rows, length]
         self._lock = Lock()  # two searches at once must not share what was last
 
-    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor) -> Tensor:
+    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         if self.weight == 0:
             return log_probs  # the model itself, bit for bit
         if log_probs.shape[-1] != len(self.language_model.target):

@@ -81,12 +81,13 @@ class SkippingFusion:
     def share_skipped(self) -> float:
         return self.skipped / self.asked if self.asked else 0.0
 
-    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor) -> Tensor:
+    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         rows = self.gate.worthwhile(states, log_probs).nonzero()[:, 0]
         self.asked += len(states)
         self.skipped += len(states) - len(rows)
         if len(rows) == len(states):
-            return self.fusion.apply(states, log_probs, prefixes)
+            return self.fusion.apply(states, log_probs, prefixes, sentences)
         if len(rows) == 0:
             return log_probs
-        return log_probs.index_copy(0, rows, self.fusion.apply(states[rows], log_probs[rows], prefixes[rows]))
+        asked = (column[rows] for column in (states, log_probs, prefixes, sentences))
+        return log_probs.index_copy(0, rows, self.fusion.apply(*asked))
