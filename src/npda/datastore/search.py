@@ -55,17 +55,23 @@ class IndexSearcher:
 def rescored(entries: Entries, queries: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of some candidates by their true distance. ids: [n, candidates], −1 where missing"""
     rows, columns = np.nonzero(ids >= 0)
-    order = np.argsort(ids[rows, columns])  # neighbours on disk are read together
-    rows, columns = rows[order], columns[order]
     distances = np.full(ids.shape, np.inf, dtype=np.float32)
-    size = max(1, _RESCORED // entries.dim)
-    for start in range(0, len(rows), size):
-        row, column = rows[start : start + size], columns[start : start + size]
-        differences = entries.keys(ids[row, column])
-        differences -= queries[row]
-        distances[row, column] = np.einsum("nd,nd->n", differences, differences)
+    distances[rows, columns] = true_distances(entries, queries, rows, ids[rows, columns])
     none = missing(len(queries), k)
     return nearest([distances, none[0]], [ids, none[1]], k)
+
+
+def true_distances(entries: Entries, queries: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Squared distances of some keys. queries: [n, dim]; rows, ids: [pairs], the query and the key of each → [pairs]"""
+    distances = np.empty(len(ids), dtype=np.float32)
+    order = np.argsort(ids)  # neighbours on disk are read together
+    size = max(1, _RESCORED // entries.dim)
+    for start in range(0, len(ids), size):
+        part = order[start : start + size]
+        differences = entries.keys(ids[part])
+        differences -= queries[rows[part]]
+        distances[part] = np.einsum("nd,nd->n", differences, differences)
+    return distances
 
 
 def nearest(distances: list[np.ndarray], ids: list[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:

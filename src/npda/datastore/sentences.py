@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Neighbours
-from npda.datastore.search import missing
+from npda.datastore.search import missing, true_distances
 from npda.datastore.store import Datastore
-
-_MEASURED = 1 << 18  # numbers of keys compared at once: what the processor's cache holds
 
 
 class StoredSentences:
@@ -68,16 +66,11 @@ class StoredSentences:
 
     def _distances(self, queries: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         distances = np.empty(len(ids), dtype=np.float32)
-        order = np.argsort(ids, kind="stable")  # neighbours on disk are read together
-        cuts = [*np.searchsorted(ids[order], self._offsets).tolist(), len(ids)]
-        for place, (store, offset) in enumerate(zip(self._stores, self._offsets, strict=True)):
-            own = queries if store.projection is None or not len(ids) else store.projection(queries)
-            size = max(1, _MEASURED // store.dim)
-            for start in range(cuts[place], cuts[place + 1], size):
-                part = order[start : min(start + size, cuts[place + 1])]
-                differences = store.entries.keys(ids[part] - offset)
-                differences -= own[rows[part]]
-                distances[part] = np.einsum("nd,nd->n", differences, differences)
+        owners = np.searchsorted(self._offsets, ids, side="right") - 1
+        for place in np.unique(owners).tolist():
+            store, own = self._stores[place], owners == place
+            projected = queries if store.projection is None else store.projection(queries)
+            distances[own] = true_distances(store.entries, projected, rows[own], ids[own] - self._offsets[place])
         return distances
 
 
