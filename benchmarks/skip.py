@@ -3,9 +3,10 @@
     python -m benchmarks.skip
     python -m benchmarks.skip --way text       # sentences are read, not heard
 
-The shipped model and a store of parliament's text; k, λ, T and the gate are chosen on dev, everything printed is of the
-test set. Beside it the share of states that are, but for the last digits, those of an earlier step or sentence: what a
-cache of answers would save.
+The shipped model and a store of parliament's text; k, λ, T, how near a followed key has to be and the gate are chosen
+on dev, everything printed is of the test set, and the bars are for following. Hypotheses of one state are searched for
+once anyway: they are counted apart, and in no other share. So are states that are, but for the last digits, those of an
+earlier step or sentence, which is what a cache of answers would save.
 """
 
 from __future__ import annotations
@@ -16,40 +17,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-import numpy as np
 import torch
 
-from benchmarks.harness import Line, arguments, report
+from benchmarks.harness import Line, arguments, interleaved, ratio, report
 from benchmarks.parliament import shipped, text_store
 from npda.corpus import mini
 from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
-from npda.datastore.retrieval import Neighbours
-from npda.datastore.store import Datastore
+from npda.datastore.remembering import RememberingRetriever
 from npda.decoding.beam import SearchOptions
+from npda.decoding.following import FollowingFusion
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn import KnnFusion
 from npda.decoding.skipping import Gate, SkippingFusion, SureGate
 from npda.evaluation.adaptive import observe, set_share, sure_enough, tune_gate
 from npda.evaluation.devset import DevSet, Way
-from npda.evaluation.remembering import RememberingRetriever
+from npda.evaluation.following import tune_following
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning import tune
 
 SHARE, BLEU = 0.5, 0.2
-CURVE = 0.25, 0.5, 0.75
-
-
-class Counting:
-    """A store and how many states it was asked for."""
-
-    def __init__(self, store: Datastore) -> None:
-        self.store, self.rows = store, 0
-
-    def search(self, queries: np.ndarray, k: int) -> Neighbours:
-        self.rows += len(queries)
-        return self.store.search(queries, k)
+CURVE = 0.25, 0.5, 0.75  # of dev, for the gates
 
 
 def spoken_or_written(way: Way, split: str, count: int) -> list[Utterance] | list[Pair]:
@@ -59,7 +48,7 @@ def spoken_or_written(way: Way, split: str, count: int) -> list[Utterance] | lis
     return read_manifest(corpus.manifest("parliament", split))[:count]
 
 
-def measure(way: Way, count: int, folder: Path) -> Iterator[Line]:
+def measure(way: Way, count: int, repeats: int, folder: Path) -> Iterator[Line]:
     backbone, search = shipped(), SearchOptions()
     store = text_store(backbone, folder / "store")
     dev, test = (spoken_or_written(way, split, count) for split in ("dev", "test"))
@@ -70,38 +59,54 @@ def measure(way: Way, count: int, folder: Path) -> Iterator[Line]:
     def score(fusion: Fusion) -> float:
         return bleu(judged.translations(search, [fusion]), judged.references).value
 
-    asked, new = SkippingFusion(fusion, SureGate(2.0)), Counting(store)
-    full = score(asked)
-    asked.fusion, asked.asked = KnnFusion(RememberingRetriever(new, tuned.k), tuned), 0
-    score(asked)
-    yield Line("skip: share of states asked for before", 1 - new.rows / asked.asked, note=f"{asked.asked} states")
+    remembering = RememberingRetriever(store, tuned.k)
+    all_rows = SkippingFusion(KnnFusion(remembering, tuned), SureGate(2.0))  # lets everybody through
+    score(all_rows)
+    alike, note = 1 - remembering.asked / all_rows.asked, f"{all_rows.asked} hypotheses"
+    yield Line("skip: share of hypotheses alike", alike, note=note)
+    yield Line("skip: share of states asked for before", remembering.share_known, note=f"{remembering.asked} states")
 
-    def skipped(gate: Gate) -> tuple[float, float]:
-        """Share of the searches, and BLEU lost."""
+    full, chosen = score(fusion), tune_following(heard, store, tuned, search)
+    following = FollowingFusion(store, tuned, chosen.best.options)
+    lost, share = full - score(following), following.share_followed
+    note = f"{chosen.best.share:.0%} of dev, BLEU {full:.2f} with all"
+    yield Line("skip: share of the searches", share, SHARE, note=note)
+    yield Line("skip: BLEU lost", lost, BLEU, most=True, note=f"{chosen.full_bleu - chosen.best.bleu:.2f} on dev")
+    ways = {
+        "following": lambda: judged.translations(search, [following]),
+        "searching": lambda: judged.translations(search, [fusion]),
+    }
+    spent, note = ratio(interleaved(ways, repeats), "following", "searching")
+    yield Line("skip: time of following over searching", spent, note=note)
+    for followed in chosen.decoded[1:]:
+        other = FollowingFusion(store, tuned, followed.options)
+        name, lost = f"skip, following at {followed.share:.0%} of dev: BLEU lost", full - score(other)
+        note = f"{other.share_followed:.0%} of test, {chosen.full_bleu - followed.bleu:.2f} on dev"
+        yield Line(name, lost, note=note)
+
+    def gated(name: str, gate: Gate) -> Line:
         skipping = SkippingFusion(fusion, gate)
         lost = full - score(skipping)
-        return skipping.share_skipped, lost
+        return Line(f"skip, {name}: BLEU lost", lost, note=f"{skipping.share_skipped:.0%} of test")
 
-    observed, chosen = observe(heard, store, tuned.k), tune_gate(heard, store, tuned, search)
-    share, lost = skipped(chosen.gate)
-    yield Line("skip: share of the searches", share, SHARE, note=f"{chosen.share:.0%} of dev, BLEU {full:.2f} with all")
-    yield Line("skip: BLEU lost", lost, BLEU, most=True, note=f"{chosen.full_bleu - chosen.bleu:.2f} on dev")
+    observed, tuned_gate = observe(heard, store, tuned.k), tune_gate(heard, store, tuned, search)
+    gate = cast(Gate, tuned_gate.gate)
+    yield gated(f"learned gate, chosen {tuned_gate.share:.0%} of dev", gate)
     for wanted in CURVE:
-        set_share(chosen.gate, observed, wanted)
-        gates = {"learned": cast(Gate, chosen.gate), "sure": SureGate(sure_enough(observed, wanted))}
-        for name, gate in gates.items():
-            share, lost = skipped(gate)
-            yield Line(f"skip, {name} gate at {wanted:.0%} of dev: BLEU lost", lost, note=f"{share:.0%} of test")
+        set_share(tuned_gate.gate, observed, wanted)
+        yield gated(f"learned gate at {wanted:.0%} of dev", gate)
+        yield gated(f"sure gate at {wanted:.0%} of dev", SureGate(sure_enough(observed, wanted)))
 
 
 def main() -> bool:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, repeats=3)
     parser.add_argument("--way", choices=["speech", "text"], default="speech")
     parser.add_argument("--sentences", type=int, default=300, help="of dev and of test")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with TemporaryDirectory() as folder:
-        return report("skip", lambda: measure(options.way, options.sentences, Path(folder)), options.json)
+        lines = measure(options.way, options.sentences, options.repeats, Path(folder))
+        return report("skip", lambda: lines, options.json)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ import torch
 from benchmarks.harness import Line, arguments, interleaved, ratio, report
 from benchmarks.parliament import shipped, text_store
 from npda.corpus.mini.grammar import sentences
+from npda.datastore.remembering import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet
 from npda.evaluation.likelihood import Grid
-from npda.evaluation.remembering import RememberingRetriever
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning import tune
 from npda.models.backbone import Backbone

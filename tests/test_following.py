@@ -14,6 +14,9 @@ from npda.decoding.beam import SearchOptions, search
 from npda.decoding.following import FollowingFusion, FollowOptions
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.decoding.skipping import SkippingFusion, SureGate
+from npda.evaluation.devset import DevSet
+from npda.evaluation.following import SHARES, Followed, cheapest, tune_following
+from npda.evaluation.scores import bleu
 
 KNN = KnnOptions(4, 0.8, 10.0)
 
@@ -204,6 +207,28 @@ def test_a_gate_may_stand_before_it(model, store):
     assert 0 < gated.share_skipped < 1
     assert 0 < following.asked <= gated.asked - gated.skipped
     assert following.followed > 0
+
+
+def test_thresholds_are_chosen_by_decoding(model, store):
+    devset, search_options = DevSet(model, tiny_store.pairs(12, seed=3), "text"), SearchOptions(beam=2, max_length=8)
+    tuning = tune_following(devset, store, KNN, search_options, depth=8)
+    with_all = devset.translations(search_options, [KnnFusion(store, KNN)])
+    assert tuning.full_bleu == bleu(with_all, devset.references).value
+    shares = [followed.share for followed in tuning.decoded]
+    assert shares[0] == 0
+    assert shares[1:] == pytest.approx(SHARES[: len(shares) - 1], abs=0.12)
+    again = FollowingFusion(store, KNN, tuning.best.options)
+    assert bleu(devset.translations(search_options, [again]), devset.references).value == tuning.best.bleu
+    assert again.share_followed == tuning.best.share
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [([70, 70, 69.95], 0.2), ([70, 70.5, 70], 0.1), ([70, 69.5, 69.5], 0.0), ([70, 69, 70.05], 0.2)],
+)
+def test_the_fewest_searches_that_lose_little_of_the_best(values, share):
+    decoded = [Followed(FollowOptions(10.0 * i), i / 10, value) for i, value in enumerate(values)]
+    assert cheapest(decoded, loss=0.1).share == share
 
 
 def test_impossible_options_are_refused():

@@ -19,13 +19,13 @@ from npda.cli.tune import tune as tune_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair, write_pairs
 from npda.datastore.build import Source
+from npda.datastore.remembering import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
 from npda.errors import InputError
 from npda.evaluation.devset import DevSet
 from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
-from npda.evaluation.remembering import RememberingRetriever
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuned import load_tuned, save_tuned
 from npda.evaluation.tuning import Decoded, Point, best_or_alone, climb, favourite, scored, temperature_factor, tune
@@ -257,11 +257,13 @@ def test_a_remembering_retriever_answers_as_the_store_and_asks_once(store):
     assert counting.asked == 20
     remembering.search(np.concatenate([queries[:5], queries[:5] + 1.0]), 4)
     assert counting.asked == 25
+    assert (remembering.asked, remembering.known) == (70, 45)
     np.testing.assert_array_equal(remembering.search(queries, 12).ids, store.search(queries, 12).ids)
+    assert remembering.share_known == 45 / 90
 
 
 def test_a_remembering_retriever_without_room_forgets(store, monkeypatch):
-    monkeypatch.setattr("npda.evaluation.remembering._BYTES", 16 * 4 * 30)
+    monkeypatch.setattr("npda.datastore.remembering._BYTES", 16 * 4 * 30)
     queries = np.random.default_rng(0).normal(size=(60, store.dim)).astype(np.float32)
     counting = Counting(store)
     remembering = RememberingRetriever(counting, depth=4)

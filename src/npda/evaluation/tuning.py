@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
+from npda.datastore.remembering import RememberingRetriever
 from npda.datastore.retrieval import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
-from npda.evaluation.remembering import RememberingRetriever
 from npda.evaluation.scores import bleu
 from npda.models.backbone import Backbone
 from npda.progress import bar

@@ -11,11 +11,12 @@ from npda.datastore.pruning import PruneOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fast import FastFusion, FastRetriever
+from npda.decoding.following import FollowingFusion
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn import KnnFusion, KnnOptions
-from npda.decoding.skipping import SkippingFusion
-from npda.evaluation.adaptive import tune_adaptive, tune_gate
+from npda.evaluation.adaptive import tune_adaptive
 from npda.evaluation.devset import DevSet
+from npda.evaluation.following import tune_following
 from npda.models.backbone import Backbone
 
 KEPT = 0.5  # share of the keys that pruning is to leave
@@ -47,9 +48,9 @@ def variant_fusion(
             share = sum(smaller.sizes().values()) / sum(store.sizes().values())
             return KnnFusion(smaller, tuned), lambda: {"share of the bytes": share}
         case "skipping":
-            chosen = tune_gate(DevSet(backbone, dev, "speech", language), store, tuned, search)
-            skipping = SkippingFusion(KnnFusion(store, tuned), chosen.gate)
-            return skipping, lambda: {"share of searches skipped": skipping.share_skipped}
+            chosen = tune_following(DevSet(backbone, dev, "speech", language), store, tuned, search)
+            following = FollowingFusion(store, tuned, chosen.best.options)
+            return following, lambda: {"share of searches skipped": following.share_followed}
         case "fast":
             retriever = FastRetriever(store)
             return FastFusion(retriever, tuned), lambda: {"share of keys searched": retriever.share_searched}

@@ -16,12 +16,17 @@ class RememberingRetriever:
     A state computed in another batch differs in its last digits, so that states are compared rounded. What rounding
     joins lies within dim · (rms / 256)², about 1/65,000 of a state's squared norm.
 
+    Of use where the same sentences are translated again. Within one pass over different sentences states hardly repeat.
+
     depth: neighbours remembered of each state; who wants more is passed on
+    asked, known: states so far, all of them and those that had been asked for before
     """
 
     def __init__(self, retriever: Retriever, depth: int) -> None:
         self._retriever = retriever
         self._depth = depth
+        self.asked = 0
+        self.known = 0
         self._unit = 0.0
         self._rows: dict[bytes, int] = {}  # of the answers to a rounded state
         self._distances = np.empty((0, depth), np.float32)
@@ -29,8 +34,13 @@ class RememberingRetriever:
         self._ids = np.empty((0, depth), np.int64)
         self._room = _BYTES // (16 * depth)
 
+    @property
+    def share_known(self) -> float:
+        return self.known / self.asked if self.asked else 0.0
+
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         if k > self._depth or len(queries) == 0:
+            self.asked += len(queries)
             return self._retriever.search(queries, k)
         self._unit = self._unit or float(np.sqrt(np.square(queries).mean())) / _STEPS or 1.0
         rounded = np.rint(queries / self._unit).astype(np.int32)
@@ -38,6 +48,8 @@ class RememberingRetriever:
         if len(self._rows) >= self._room:
             self._rows.clear()
         new = {key: place for place, key in enumerate(keys) if key not in self._rows}
+        self.asked += len(keys)
+        self.known += len(keys) - len(new)
         if new:
             self._remember(list(new), self._retriever.search(queries[list(new.values())], self._depth))
         rows = [self._rows[key] for key in keys]
