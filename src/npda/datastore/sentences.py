@@ -56,8 +56,11 @@ class StoredSentences:
         each once a query
         """
         distances = self._distances(queries, rows, ids)
-        order = np.lexsort((ids, distances, rows))
-        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        codes = rows << 32 | distances.view(np.uint32)  # floats that are not negative are ordered as their bits are
+        order = np.argsort(codes)
+        if (np.diff(codes[order]) == 0).any():  # seldom: of equals the smaller id comes first
+            order = np.lexsort((ids, codes))
+        rank = np.arange(len(rows)) - np.searchsorted(rows, np.arange(len(queries)))[rows]
         row, rank, order = rows[rank < k], rank[rank < k], order[rank < k]
         found = missing(len(queries), k)
         for column, values in zip(found, (distances, ids), strict=True):
