@@ -9,8 +9,9 @@ import tiny_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npda.datastore import exact
+from npda.datastore import exact, search
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
+from npda.datastore.table import KeyTable
 from npda.errors import InputError
 
 
@@ -128,6 +129,44 @@ def test_an_index_with_reranking_gives_true_distances(tmp_path, index):
         check(found, keys, queries, 8)
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=5),
+    dim=st.integers(1, 5),
+    seed=st.integers(0, 1000),
+)
+def test_a_table_gathers_the_keys_of_all_shards(sizes, dim, seed):
+    """sizes: of an array, and of the gap of ids before it; arrays lie anywhere in memory"""
+    random = np.random.default_rng(seed)
+    arrays = [random.normal(size=(size, dim)).astype(np.float16) for size, _ in sizes]
+    firsts = np.cumsum([0, *(size for size, _ in sizes[:-1])]) + np.cumsum([gap for _, gap in sizes])
+    table = KeyTable(arrays, firsts.tolist(), dim)
+    ids = np.concatenate([first + np.arange(len(array)) for first, array in zip(firsts, arrays, strict=True)])
+    order = random.permutation(len(ids))
+    np.testing.assert_array_equal(table.rows(ids[order]).numpy(), np.concatenate(arrays)[order])
+    for unknown in np.setdiff1d(np.arange(-2, firsts[-1] + 12), ids):
+        with pytest.raises(InputError, match="does not hold"):
+            table.rows(np.append(ids, unknown))
+
+
+def test_candidates_are_compared_in_pieces_as_at_once(monkeypatch):
+    """Against NumPy; some candidates are missing, some keys are alike, of which the smaller id comes first."""
+    keys, queries = tiny_store.clustered(300), tiny_store.clustered(20, seed=4).astype(np.float32)
+    keys[100:200] = keys[:100]
+    table, random = KeyTable([keys[:120], keys[120:]], [0, 120], 32), np.random.default_rng(0)
+    ids = np.stack([random.permutation(300)[:40] for _ in queries])
+    ids[:5, 3] = ids[7] = -1
+    true = np.where(ids < 0, np.inf, ((queries[:, None] - keys[ids].astype(np.float64)) ** 2).sum(-1))
+    order = np.lexsort((ids, true), axis=-1)
+    for numbers in (1, 3_000, 1 << 20):
+        monkeypatch.setattr(search, "_RESCORED", numbers)
+        distances, found = search.rescored(table, queries, ids, 45)
+        np.testing.assert_array_equal(found[:, :40], np.take_along_axis(ids, order, axis=1))
+        np.testing.assert_allclose(distances[:, :40], np.take_along_axis(true, order, axis=1), rtol=1e-5)
+        assert (found[:, 40:] == -1).all()
+        assert np.isposinf(distances[:, 40:]).all()
+
+
 def test_more_neighbours_than_keys(tmp_path):
     keys = tiny_store.clustered(400)
     queries = keys[:3].astype(np.float32)
@@ -166,6 +205,9 @@ def test_wrong_questions_are_refused(tmp_path):
         store.search(np.zeros((2, 32), np.float32), 0)
     with pytest.raises(KeyError):
         store.neighbour_info(20)
+    for unknown in (-1, 20):
+        with pytest.raises(KeyError, match=f"no key has the id {unknown}"):
+            store.entries.keys(np.array([3, unknown, 5]))
 
 
 def test_stores_of_different_models_are_not_joined(tmp_path):

@@ -108,16 +108,59 @@ def searcher(entries: Entries, spec: IndexSpec, folder: Path) -> Searcher:
 
 
 def _train(entries: Entries, spec: IndexSpec) -> Any:
-    index = faiss.index_factory(entries.dim, plain(spec.factory), faiss.METRIC_L2)
+    index: Any = faiss.index_factory(entries.dim, plain(spec.factory), faiss.METRIC_L2)
     if (ivf := inverted(index)) is not None and hasattr(ivf, "do_polysemous_training"):
         # Minutes of simulated annealing for a Hamming filter that no search here uses.
         ivf.do_polysemous_training = False
         ivf.use_precomputed_table = -1  # for searching; half a gigabyte beside the sample
         ivf.by_residual = residual(spec.factory)
     sample = entries.keys(entries.sample(training_sample(spec.factory, entries.dim), _SEED))
+    set_threads(1)
+    directed = _find_directions(index, sample)
     set_threads()
-    index.train(sample)
+    if directed:
+        faiss.downcast_index(index.index).train(_turned(index, sample))
+        index.is_trained = True
+    else:
+        index.train(sample)
     return index
+
+
+def _find_directions(index: Any, sample: np.ndarray) -> bool:
+    """Train the main directions an index turns to and deal them out to the pieces of its codes. → whether it turns
+
+    A piece of a product code tells the same number of keys apart whether they differ much in it or little. So each gets
+    directions of large and of small variance, which loses a third less than directions turned at random ("PCAR").
+    """
+    transform = faiss.downcast_VectorTransform(index.chain.at(0)) if hasattr(index, "chain") else None
+    if not isinstance(transform, faiss.PCAMatrix):
+        return False
+    transform.train(sample)
+    codes = getattr(inverted(index), "pq", None)
+    if codes is None or transform.random_rotation:
+        return True
+    order = dealt(transform.d_out, codes.M)
+    matrix = faiss.vector_to_array(transform.A).reshape(transform.d_out, transform.d_in)
+    faiss.copy_array_to_vector(matrix[order].ravel(), transform.A)
+    faiss.copy_array_to_vector(faiss.vector_to_array(transform.b)[order], transform.b)
+    return True
+
+
+def _turned(index: Any, keys: np.ndarray) -> np.ndarray:
+    """Keys as the lists of an index get them; by one thread, since sums of products round differently in parts."""
+    threads = faiss.omp_get_max_threads()
+    set_threads(1)
+    for place in range(index.chain.size()):
+        keys = faiss.downcast_VectorTransform(index.chain.at(place)).apply(keys)
+    set_threads(threads)
+    return keys
+
+
+def dealt(directions: int, pieces: int) -> np.ndarray:
+    """The order in which pieces of equally many directions get some of each end, as one deals to and fro."""
+    rounds = np.arange(directions).reshape(-1, pieces)
+    rounds[1::2] = rounds[1::2, ::-1]
+    return rounds.T.ravel()
 
 
 def _merge(
@@ -156,7 +199,12 @@ def _add(index: Any, shard: Shard) -> None:
     keys = shard.open_keys()
     for start in range(0, shard.count, _BLOCK_ROWS):
         block = keys[start : start + _BLOCK_ROWS].astype(np.float32)
-        index.add_with_ids(block, np.arange(len(block)) + shard.first + start)
+        ids = np.arange(len(block)) + shard.first + start
+        if hasattr(index, "chain"):
+            faiss.downcast_index(index.index).add_with_ids(_turned(index, block), ids)
+            index.ntotal = index.index.ntotal
+        else:
+            index.add_with_ids(block, ids)
 
 
 def _groups(shards: Sequence[Shard], keys: int) -> Iterator[list[Shard]]:

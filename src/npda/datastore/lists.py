@@ -17,6 +17,7 @@ import faiss
 import numpy as np
 
 _FAST_SCAN = re.compile(r"(PQ\d+x4)fs(r?)")
+_ONE_BY_ONE = 11  # Faiss's scan that does not look for queries with lists in common: of a few hardly any have
 _REOPEN_BYTES = 256 << 20  # written between two openings of the parts, whose mapped pages count as memory until then
 
 
@@ -56,19 +57,33 @@ def packed(index: Any) -> Any:
     """An index of four-bit codes as Faiss scans them fastest, thirty-two keys at a time; any other as it is.
 
     Interleaved lists can be neither streamed nor mapped, so that they are made when an index is opened, in a tenth of
-    a second for a million keys. The index given is used up.
+    a second for a million keys. Which lists lie near a query is told by the same codes, of their centroids: a sixteenth
+    of what there is to read, and a quarter of the time. The index given is used up.
     """
     lists = inverted(index)
     if not _in_four_bits(lists):
         return index
     scanned: Any = faiss.IndexIVFPQFastScan(lists)
-    lists.own_fields, scanned.own_fields = False, True  # the centroids move over
+    scanned.implem = _ONE_BY_ONE
+    scanned.own_fields = True
+    if lists.by_residual:
+        lists.own_fields = False  # the centroids move over
+    else:
+        scanned.quantizer = _coded_centroids(lists)
     if not hasattr(index, "chain"):
         return scanned  # nothing is done to the queries before
     index.index = scanned
     scanned.this.disown()
     lists.this.own(True)  # nobody else does any more
     return index
+
+
+def _coded_centroids(lists: Any) -> Any:
+    coded: Any = faiss.IndexPQFastScan(lists.d, lists.pq.M, lists.pq.nbits)
+    coded.pq, coded.is_trained = lists.pq, True
+    coded.add(lists.quantizer.reconstruct_n(0, lists.nlist))
+    coded.this.disown()  # the index that searches them owns them
+    return coded
 
 
 def _in_four_bits(lists: Any) -> bool:

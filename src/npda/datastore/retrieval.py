@@ -27,6 +27,10 @@ class Neighbours:
     values: np.ndarray
     ids: np.ndarray
 
+    def of(self, rows: np.ndarray) -> Neighbours:
+        """Those of some queries. rows: [m], of the n queries"""
+        return Neighbours(self.distances[rows], self.values[rows], self.ids[rows])
+
 
 class Retriever(Protocol):
     """Whoever finds the nearest keys."""

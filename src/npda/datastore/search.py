@@ -11,6 +11,7 @@ import numpy as np
 
 from npda.datastore.lists import inverted, open_mapped
 from npda.datastore.shards import Entries
+from npda.datastore.table import KeyTable
 from npda.errors import InputError
 
 _RESCORED = 1 << 18  # numbers of candidates' keys held at once: what the processor's cache holds
@@ -30,47 +31,60 @@ class IndexSearcher:
     """
 
     def __init__(self, entries: Entries, path: Path, nprobe: int, rerank: int, threads: int | None = None) -> None:
-        self._entries = entries
+        self._count = entries.count
         self._rerank = rerank
         self._threads = threads
         try:
-            self._index = open_mapped(path, to_search=True)
+            index = open_mapped(path, to_search=True)
         except RuntimeError as error:
             reason = " ".join(str(error).split())[-200:]
             raise InputError(f"{path} cannot be opened by Faiss ({reason}): restore it from a copy.") from None
-        if (ivf := inverted(self._index)) is not None:
+        if (ivf := inverted(index)) is not None:
             ivf.nprobe = min(nprobe, ivf.nlist)
-        if rerank:
-            entries.map_all()
+        self._index = index
+        self._keys = entries.table() if rerank else None
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         set_threads(self._threads)
-        distances, ids = self._index.search(queries, min(k * max(self._rerank, 1), max(self._entries.count, 1)))
-        if self._rerank:
-            return rescored(self._entries, queries, ids, k)
+        distances, ids = self._index.search(queries, min(k * max(self._rerank, 1), max(self._count, 1)))
+        if self._keys is not None:
+            return rescored(self._keys, queries, ids, k)
         # Codes may put a key slightly nearer than nothing.
         return nearest([missing(len(queries), k)[0], np.maximum(distances, 0)], [missing(len(queries), k)[1], ids], k)
 
 
-def rescored(entries: Entries, queries: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def rescored(keys: KeyTable, queries: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of some candidates by their true distance. ids: [n, candidates], −1 where missing"""
-    rows, columns = np.nonzero(ids >= 0)
-    distances = np.full(ids.shape, np.inf, dtype=np.float32)
-    distances[rows, columns] = true_distances(entries, queries, rows, ids[rows, columns])
-    none = missing(len(queries), k)
-    return nearest([distances, none[0]], [ids, none[1]], k)
+    if ids.shape[1] < k:
+        ids = np.concatenate([ids, missing(len(ids), k - ids.shape[1])[1]], axis=1)
+    ids = np.sort(ids, axis=1)  # neighbours on disk are read together, and of equals the smaller id stays first
+    some_missing = len(ids) > 0 and ids[:, 0].min() < 0
+    candidates = ids.clip(min=keys.lowest) if some_missing else ids
+    rows = np.arange(len(ids)).repeat(ids.shape[1])
+    distances = true_distances(keys, queries, rows, candidates.ravel()).reshape(ids.shape)
+    if some_missing:
+        distances[ids < 0] = np.inf
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    order += ids.shape[1] * np.arange(len(ids))[:, None]
+    return distances.take(order), ids.take(order)
 
 
-def true_distances(entries: Entries, queries: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Squared distances of some keys. queries: [n, dim]; rows, ids: [pairs], the query and the key of each → [pairs]"""
+def true_distances(keys: KeyTable, queries: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Squared distances of some keys.
+
+    queries: [n, dim] float32; rows, ids: [pairs] int64, the query and the key of each → [pairs]
+    """
+    queries, rows = np.ascontiguousarray(queries, dtype=np.float32), np.ascontiguousarray(rows, dtype=np.int64)
     distances = np.empty(len(ids), dtype=np.float32)
-    order = np.argsort(ids)  # neighbours on disk are read together
-    size = max(1, _RESCORED // entries.dim)
+    size, swig = max(1, _RESCORED // keys.dim), faiss.swig_ptr
+    places = np.arange(min(size, len(ids)))
     for start in range(0, len(ids), size):
-        part = order[start : start + size]
-        differences = entries.keys(ids[part])
-        differences -= queries[rows[part]]
-        distances[part] = np.einsum("nd,nd->n", differences, differences)
+        part = slice(start, start + size)
+        compared = keys.rows(ids[part]).float().numpy()
+        pairs = swig(queries), swig(rows[part]), swig(compared), swig(places)
+        faiss.pairwise_indexed_L2sqr(  # pyright: ignore[reportAttributeAccessIssue]
+            keys.dim, len(compared), *pairs, swig(distances[part])
+        )
     return distances
 
 

@@ -17,6 +17,7 @@ class StoredSentences:
 
     def __init__(self, retriever: Datastore | LocalRetriever | JoinedRetriever) -> None:
         self._stores, offsets = _stores(retriever)
+        self._keys = [store.entries.table() for store in self._stores]
         self._offsets = np.array(offsets, dtype=np.int64)
         total = offsets[-1] + self._stores[-1].entries.limit
         self._values = np.full(total + 1, -1, dtype=np.int32)  # the last one is what −1 points to
@@ -73,7 +74,7 @@ class StoredSentences:
         for place in np.unique(owners).tolist():
             store, own = self._stores[place], owners == place
             projected = queries if store.projection is None else store.projection(queries)
-            distances[own] = true_distances(store.entries, projected, rows[own], ids[own] - self._offsets[place])
+            distances[own] = true_distances(self._keys[place], projected, rows[own], ids[own] - self._offsets[place])
         return distances
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from npda.datastore.format import SHARDS, FileInfo, ShardInfo
+from npda.datastore.table import KeyTable
 from npda.errors import InputError
 
 _TEXTS = "texts.bin"
@@ -171,19 +172,26 @@ class Entries:
             keys = np.empty((len(ids), self.dim), dtype=np.float32)
             keys[order] = self.keys(ids[order])
             return keys
+        if len(ids) and (self.count == 0 or ids[0] < self._firsts[0]):
+            raise KeyError(f"no key has the id {ids[0]}")
         found = np.empty((len(ids), self.dim), dtype=np.float16)
         cuts = np.append(np.searchsorted(ids, self._firsts), len(ids))
         for place in np.flatnonzero(np.diff(cuts)):
             shard, rows = self.shards[place], slice(cuts[place], cuts[place + 1])
-            mapped = shard.keys if self._keep_mapped else shard.open_keys()
-            np.take(mapped, ids[rows] - shard.first, axis=0, out=found[rows], mode="clip")  # "raise" copies once more
+            if ids[rows][-1] - shard.first >= shard.count:
+                raise KeyError(f"no key has the id {ids[rows][-1]}")
+            np.take(
+                self._mapped(shard), ids[rows] - shard.first, axis=0, out=found[rows], mode="clip"
+            )  # "raise" copies
         return _single(found)
 
-    def map_all(self) -> None:
-        """Map all keys now, so that they can be read even after their source was removed."""
-        if self._keep_mapped:
-            for shard in self.shards:
-                shard.keys  # noqa: B018
+    def table(self) -> KeyTable:
+        """All keys, mapped now, so that they can be read even after their source was removed."""
+        firsts = [shard.first for shard in self.shards]
+        return KeyTable([self._mapped(shard) for shard in self.shards], firsts, self.dim)
+
+    def _mapped(self, shard: Shard) -> np.ndarray:
+        return shard.keys if self._keep_mapped else shard.open_keys()
 
     def values(self) -> np.ndarray:
         """The value of every id below ``limit``: [limit] int32, −1 where a source was removed."""

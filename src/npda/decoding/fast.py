@@ -50,6 +50,7 @@ class FastRetriever:
         self._values = store.entries.values()
         self._sources = SourceWords(store)
         self._store = store
+        self._keys = store.entries.table()
         self._part: tuple[np.ndarray, np.ndarray] | None = None  # ids [n], keys [n, dim]
         self._seen: list[np.ndarray] = []  # sentences of neighbours, since all keys were searched last
 
@@ -90,7 +91,7 @@ class FastRetriever:
         if len(ids) and len(queries):
             set_threads()
             places = faiss.knn(queries, keys, min(k, len(ids)))[1]
-            distances, found = rescored(self._store.entries, queries, ids[places], k)
+            distances, found = rescored(self._keys, queries, ids[places], k)
         return Neighbours(distances, np.where(found < 0, -1, self._values[found]), found)
 
 

@@ -67,7 +67,7 @@ def knn_weights(distances: Tensor, temperature: float) -> Tensor:
 
     distances: [..., k] squared, infinite where a neighbour is missing → [..., k]; all 0 where all are missing
     """
-    return torch.nan_to_num(torch.softmax(-distances / temperature, dim=-1), nan=0.0)
+    return torch.nan_to_num(torch.softmax(distances / -temperature, dim=-1), nan=0.0)
 
 
 def knn_distribution(weights: Tensor, values: Tensor, vocabulary: int) -> Tensor:
@@ -117,10 +117,14 @@ class KnnFusion:
             return log_probs  # the model itself, bit for bit
         queries, tokens, of = states.float().cpu().numpy(), prefixes.cpu().numpy(), sentences.cpu().numpy()
         # The beams of a sentence stand together and begin alike: of equal rows in a row one is searched for.
-        first = np.append(True, (queries[1:] != queries[:-1]).any(axis=1) | (of[1:] != of[:-1]))
-        found, place = self.find(queries[first], tokens[first], of[first]), np.cumsum(first) - 1
-        distances = torch.from_numpy(found.distances[place]).to(states.device)
-        values = torch.from_numpy(found.values[place]).to(states.device, torch.long)
+        new = (queries[1:] != queries[:-1]).any(axis=1) | (of[1:] != of[:-1])
+        if new.all():
+            found = self.find(queries, tokens, of)
+        else:
+            first = np.append(True, new)
+            found = self.find(queries[first], tokens[first], of[first]).of(np.cumsum(first) - 1)
+        distances = torch.from_numpy(found.distances).to(states.device)
+        values = torch.from_numpy(found.values).to(states.device, torch.long)
         weights, lambda_ = self.combiner.combine(distances, values)
         return mixed(log_probs, weights, values, lambda_)
 
