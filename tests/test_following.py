@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import soundfile
 import tiny_store
 import torch
 
+from npda import audio
+from npda.corpus.manifest import Utterance
 from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.pruning import PruneOptions
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
@@ -17,6 +20,7 @@ from npda.decoding.skipping import SkippingFusion, SureGate
 from npda.evaluation.devset import DevSet
 from npda.evaluation.following import SHARES, Followed, cheapest, tune_following
 from npda.evaluation.scores import bleu
+from npda.systems.variants import variant_fusion
 
 KNN = KnnOptions(4, 0.8, 10.0)
 
@@ -220,6 +224,23 @@ def test_thresholds_are_chosen_by_decoding(model, store):
     again = FollowingFusion(store, KNN, tuning.best.options)
     assert bleu(devset.translations(search_options, [again]), devset.references).value == tuning.best.bleu
     assert again.share_followed == tuning.best.share
+
+
+def test_the_skipping_variant_follows_as_dev_speech_tells(model, store, tmp_path):
+    spoken = []
+    for number, pair in enumerate(tiny_store.pairs(6, seed=3)):
+        samples = np.random.default_rng(number).normal(scale=0.1, size=6_000 + 900 * number)
+        soundfile.write(tmp_path / f"{number}.wav", samples, 16_000)
+        frames = audio.frame_count(len(samples))
+        spoken.append(Utterance(str(number), str(tmp_path / f"{number}.wav"), frames, pair.tgt_text, pair.src_text))
+    options = SearchOptions(beam=2, max_length=8)
+    fusion, figures = variant_fusion("skipping", model, store, KNN, spoken, options, None, tmp_path)
+    assert figures() == {"share of searches skipped": 0.0}
+    devset = DevSet(model, spoken, "speech")
+    chosen = tune_following(devset, store, KNN, options).best
+    assert bleu(devset.translations(options, [fusion]), devset.references).value == chosen.bleu
+    assert figures() == {"share of searches skipped": chosen.share}
+    assert chosen.share > 0
 
 
 @pytest.mark.parametrize(
