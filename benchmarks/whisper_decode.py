@@ -28,6 +28,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from benchmarks.harness import Line, Result, Skipped, arguments, interleaved, ratio, report
+from benchmarks.keys import indexed
 from npda import audio
 from npda.corpus.manifest import read_manifest
 from npda.corpus.pairs import read_pairs
@@ -70,7 +71,8 @@ def measure(options: Any) -> Iterator[Result]:
     kind = "ours in int8" if options.int8 else "ours"
     name, alone, padded = f"{kind} with a store", f"{kind} alone", f"{kind}, store, 30 s"
     translator = Translator.from_pretrained(model, SPOKEN, int8=options.int8)
-    fusions = neighbours(translator, options.store or made_store(model, domain / "text.tsv.gz"))
+    store = Datastore.open(options.store) if options.store else made_store(model, domain / "text.tsv.gz")
+    fusions = [translator.neighbours([store], load_tuned(store) or SLIGHT, WRITTEN)]
     ways = {
         name: ours(translator, waves, fusions),
         alone: ours(translator, waves),
@@ -104,21 +106,16 @@ def clips(manifest: Path, count: int) -> list[np.ndarray]:
     return found
 
 
-def made_store(model: Path, text: Path) -> Path:
-    """The store of a domain's text for a model that cannot read, made when it is not there yet."""
+def made_store(model: Path, text: Path) -> Datastore:
+    """A store of a domain's text for a model that cannot read, made when it is not there yet."""
     path = cache_dir() / "benchmarks" / f"{model.name}-{text.parent.name}"
     if not path.is_dir():
         backbone = Whisper.from_pretrained(model, SPOKEN)
         torch.manual_seed(0)
         backbone.add_text_encoder()
-        Datastore.build(backbone, read_pairs(text), path, options=BuildOptions(language=WRITTEN, progress=False))
-    return path
-
-
-def neighbours(translator: Translator, path: Path) -> list[Fusion]:
-    """A store as it was tuned; with next to no weight if it was not."""
-    store = Datastore.open(path, translator.backbone)
-    return [translator.neighbours([store], load_tuned(store) or SLIGHT, WRITTEN)]
+        options = BuildOptions("exact", language=WRITTEN, progress=False)
+        Datastore.build(backbone, read_pairs(text), path, options=options)
+    return indexed(Datastore.open(path), "auto")[0]
 
 
 def ours(
