@@ -11,14 +11,13 @@ import tiny_store
 
 from npda.datastore import index as index_module
 from npda.datastore import lists
-from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import INDEX_FILE
-from npda.datastore.index import dealt
 from npda.datastore.lists import emptied, open_mapped, write_merged
 from npda.datastore.recall import measure_recall
 from npda.datastore.search import IndexSearcher, set_threads
 from npda.datastore.spec import IndexSpec, check_factory, choose, training_sample
 from npda.datastore.store import Datastore
+from npda.datastore.train import centroids, dealt
 from npda.errors import InputError
 
 
@@ -29,7 +28,8 @@ from npda.errors import InputError
         ("auto", 30_000, 256, IndexSpec("IVF512,SQ8", 32, 2)),
         ("auto", 99_999, 256, IndexSpec("IVF1024,SQ8", 32, 2)),
         ("auto", 1_200_000, 256, IndexSpec("PCA128,IVF4096,PQ64x4fs", 16, 5)),
-        ("auto", 75_000_000, 512, IndexSpec("PCA128,IVF8192,PQ64x4fs", 16, 5)),
+        ("auto", 20_000_000, 256, IndexSpec("PCA128,IVF16384,PQ64x4fs", 16, 5)),
+        ("auto", 75_000_000, 512, IndexSpec("PCA128,IVF8192,PQ64x4fs", 16, 5)),  # half a million keys train no more
         ("auto", 100_000, 33, IndexSpec("PCA32,IVF1024,PQ16x4fs", 16, 5)),
         ("paper", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 0)),
         ("paper", 100_000, 256, IndexSpec("IVF2564,PQ64", 64, 0)),  # 100,000 / 39
@@ -129,6 +129,31 @@ def test_codes_of_centroids_find_the_lists(tmp_path, keys):
     assert ranks.max() <= 3
 
 
+def test_keys_go_to_their_nearest_lists(tmp_path, keys):
+    """Lists of the file against distances to all centroids."""
+    store = tiny_store.store_of(tmp_path / "s", [keys], "IVF32,PQ16x4fs")
+    index: Any = faiss.read_index(str(store.path / "index-00000" / INDEX_FILE))
+    held = [faiss.rev_swig_ptr(index.invlists.get_ids(i), index.invlists.list_size(i)).copy() for i in range(32)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(held)), np.arange(len(keys)))
+    _, order = tiny_store.brute_force(index.quantizer.reconstruct_n(0, 32), keys, 1)
+    assert np.mean([(order[ids, 0] == place).mean() for place, ids in enumerate(held)]) > 0.98
+
+
+def test_centroids_found_in_two_steps_are_nearly_as_good_as_at_once(keys):
+    """By the mean distance of keys to the nearest of 100 centroids; a random choice of keys is far worse."""
+    sample = keys[:8_000].astype(np.float32)
+    two_steps = centroids(sample, 100)
+    at_once: Any = faiss.Kmeans(32, 100, niter=10, seed=0)
+    at_once.train(sample)
+    assert two_steps.shape == (100, 32)
+
+    def distance(chosen: np.ndarray) -> float:
+        return float(tiny_store.brute_force(chosen, sample, 1)[0].mean())
+
+    assert distance(two_steps) < 1.05 * distance(at_once.centroids)
+    assert distance(sample[::80]) > 1.2 * distance(two_steps)
+
+
 def test_directions_are_dealt_to_and_fro():
     assert dealt(6, 3).tolist() == [0, 5, 1, 4, 2, 3]
     assert dealt(9, 3).tolist() == [0, 5, 6, 1, 4, 7, 2, 3, 8]
@@ -201,7 +226,26 @@ def test_recall_is_that_of_leaving_the_sentence_out(keys, coded):
         given = np.where(sentence, np.inf, ((decoded - query) ** 2).sum(-1))
         hits.append(len(np.intersect1d(np.argsort(true)[:8], np.argsort(given)[:8])) / 8)
     assert recall.value == pytest.approx(np.mean(hits), abs=0.02)  # nprobe 32 of 32 lists
-    assert measure_recall(store.entries, ExactSearcher(store.entries)).value == 1.0
+
+
+def test_recall_is_that_of_a_search_in_a_store_without_the_sentence(tmp_path, keys):
+    """With re-ranking: an index filled without the sentence of a query, asked for as many neighbours."""
+    keys = keys[:10_000]
+    store = tiny_store.store_of(tmp_path / "s", [keys], "IVF32,PQ4")
+    path = store.path / "index-00000" / INDEX_FILE
+    asking = np.arange(3, 10_000, 400)
+    own = np.stack([asking // 10 * 10, asking // 10 * 10 + 10], axis=1)
+    queries = keys[asking].astype(np.float32)
+    searcher = IndexSearcher(store.entries, path, nprobe=32, rerank=3)
+    distances, ids = searcher.search_without(queries, 8, own)
+    for row, (first, end) in enumerate(own):
+        index: Any = faiss.read_index(str(path))
+        index.nprobe = 32
+        index.remove_ids(faiss.IDSelectorRange(int(first), int(end)))
+        candidates = np.sort(index.search(queries[row : row + 1], 24)[1][0])
+        true, order = tiny_store.brute_force(keys[candidates], queries[row : row + 1], 8)
+        np.testing.assert_array_equal(ids[row], candidates[order[0]])
+        np.testing.assert_allclose(distances[row], true[0], rtol=1e-5)
 
 
 def test_reranking_raises_recall(coded):

@@ -1,8 +1,7 @@
 """Making an index: trained on a sample, filled shard by shard, merged into one memory-mapped file.
 
-Training (k-means from Faiss's fixed seed on an evenly drawn sample) and adding give the same bytes every time and
-with any number of threads; graph indexes such as HNSW only with one, so those are filled by a single thread. An
-index without inverted lists is filled in memory.
+Training and adding give the same bytes every time and with any number of threads; graph indexes such as HNSW only with
+one, so those are filled by a single thread. An index without inverted lists is filled in memory.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ import faiss
 import numpy as np
 
 from npda.datastore.format import INDEX_FILE, FileInfo, IndexInfo
-from npda.datastore.lists import emptied, inverted, open_mapped, plain, residual, streamable, write_merged
+from npda.datastore.lists import emptied, inverted, nearest_list, open_mapped, streamable, write_merged
 from npda.datastore.recall import measure_recall
-from npda.datastore.search import IndexSearcher, Searcher, set_threads
+from npda.datastore.search import IndexSearcher, set_threads
 from npda.datastore.shards import Entries, Shard
-from npda.datastore.spec import EXACT, IndexSpec, training_sample
+from npda.datastore.spec import EXACT, IndexSpec
+from npda.datastore.train import train, turned
 from npda.files import atomic_write
 from npda.progress import track
 
 PART_BYTES = 256 << 20  # of codes added in memory before they are written
 MEASURED_AGAIN = 5_000_000  # keys up to which an edit measures recall again, since that reads them all
 _BLOCK_ROWS = 65_536
-_SEED = 0
 
 
 def build_index(
@@ -37,7 +36,7 @@ def build_index(
         return IndexInfo(asked=asked, factory=EXACT)
     trained = parts / "trained.faiss"
     if not trained.is_file():
-        index = _train(entries, spec)
+        index = train(entries, spec)
         with atomic_write(trained) as temporary:
             faiss.write_index(index, str(temporary))
     if streamable(open_mapped(trained)):
@@ -103,64 +102,8 @@ def describe(entries: Entries, spec: IndexSpec, asked: str, target: Path, before
     )
 
 
-def searcher(entries: Entries, spec: IndexSpec, folder: Path) -> Searcher:
+def searcher(entries: Entries, spec: IndexSpec, folder: Path) -> IndexSearcher:
     return IndexSearcher(entries, folder / INDEX_FILE, spec.nprobe, spec.rerank)
-
-
-def _train(entries: Entries, spec: IndexSpec) -> Any:
-    index: Any = faiss.index_factory(entries.dim, plain(spec.factory), faiss.METRIC_L2)
-    if (ivf := inverted(index)) is not None and hasattr(ivf, "do_polysemous_training"):
-        # Minutes of simulated annealing for a Hamming filter that no search here uses.
-        ivf.do_polysemous_training = False
-        ivf.use_precomputed_table = -1  # for searching; half a gigabyte beside the sample
-        ivf.by_residual = residual(spec.factory)
-    sample = entries.keys(entries.sample(training_sample(spec.factory, entries.dim), _SEED))
-    set_threads(1)
-    directed = _find_directions(index, sample)
-    set_threads()
-    if directed:
-        faiss.downcast_index(index.index).train(_turned(index, sample))
-        index.is_trained = True
-    else:
-        index.train(sample)
-    return index
-
-
-def _find_directions(index: Any, sample: np.ndarray) -> bool:
-    """Train the main directions an index turns to and deal them out to the pieces of its codes. → whether it turns
-
-    A piece of a product code tells the same number of keys apart whether they differ much in it or little. So each gets
-    directions of large and of small variance, which loses a third less than directions turned at random ("PCAR").
-    """
-    transform = faiss.downcast_VectorTransform(index.chain.at(0)) if hasattr(index, "chain") else None
-    if not isinstance(transform, faiss.PCAMatrix):
-        return False
-    transform.train(sample)
-    codes = getattr(inverted(index), "pq", None)
-    if codes is None or transform.random_rotation:
-        return True
-    order = dealt(transform.d_out, codes.M)
-    matrix = faiss.vector_to_array(transform.A).reshape(transform.d_out, transform.d_in)
-    faiss.copy_array_to_vector(matrix[order].ravel(), transform.A)
-    faiss.copy_array_to_vector(faiss.vector_to_array(transform.b)[order], transform.b)
-    return True
-
-
-def _turned(index: Any, keys: np.ndarray) -> np.ndarray:
-    """Keys as the lists of an index get them; by one thread, since sums of products round differently in parts."""
-    threads = faiss.omp_get_max_threads()
-    set_threads(1)
-    for place in range(index.chain.size()):
-        keys = faiss.downcast_VectorTransform(index.chain.at(place)).apply(keys)
-    set_threads(threads)
-    return keys
-
-
-def dealt(directions: int, pieces: int) -> np.ndarray:
-    """The order in which pieces of equally many directions get some of each end, as one deals to and fro."""
-    rounds = np.arange(directions).reshape(-1, pieces)
-    rounds[1::2] = rounds[1::2, ::-1]
-    return rounds.T.ravel()
 
 
 def _merge(
@@ -176,8 +119,9 @@ def _merge(
             continue
         index = emptied(open_mapped(trained))
         set_threads()
+        nearest = nearest_list(inverted(index))
         for shard in shards:
-            _add(index, shard)
+            _add(index, shard, nearest)
         with atomic_write(path) as temporary:
             faiss.write_index(index, str(temporary))
     target.mkdir(parents=True, exist_ok=True)
@@ -195,16 +139,19 @@ def _fill(target: Path, empty: Any, entries: Entries) -> None:
         faiss.write_index(index, str(temporary))
 
 
-def _add(index: Any, shard: Shard) -> None:
+def _add(index: Any, shard: Shard, nearest: Any = None) -> None:
+    """nearest: finds the list of a key, see ``nearest_list``"""
     keys = shard.open_keys()
+    lists: Any = faiss.downcast_index(index.index) if hasattr(index, "chain") else index
     for start in range(0, shard.count, _BLOCK_ROWS):
-        block = keys[start : start + _BLOCK_ROWS].astype(np.float32)
+        block = turned(index, keys[start : start + _BLOCK_ROWS].astype(np.float32))
         ids = np.arange(len(block)) + shard.first + start
-        if hasattr(index, "chain"):
-            faiss.downcast_index(index.index).add_with_ids(_turned(index, block), ids)
-            index.ntotal = index.index.ntotal
+        if nearest is None:
+            lists.add_with_ids(block, ids)
         else:
-            index.add_with_ids(block, ids)
+            found, swig = nearest.search(block, 1)[1], faiss.swig_ptr
+            lists.add_core(len(block), swig(block), swig(ids), swig(found))
+        index.ntotal = lists.ntotal
 
 
 def _groups(shards: Sequence[Shard], keys: int) -> Iterator[list[Shard]]:

@@ -1,8 +1,9 @@
 """How much of the truth an index finds, measured with questions like those it will be asked.
 
 A stored key asks for its neighbours as if its own sentence were not in the store: all keys of that sentence are
-struck from both answers, the exact one and the index's. What is left is what a new sentence of the same domain would
-be answered. A key disturbed by noise would still find itself, and flatter the index.
+struck, from the exact answer and from the candidates of the index, of which it looks at no more than in a search. What
+is left is what a new sentence of the same domain would be answered. A key disturbed by noise would still find itself,
+and flatter the index.
 """
 
 from __future__ import annotations
@@ -11,22 +12,21 @@ import numpy as np
 
 from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import RECALL_K, Recall
-from npda.datastore.search import Searcher
+from npda.datastore.search import IndexSearcher
 from npda.datastore.shards import Entries
 
 QUERIES = 512
 _SEED = 8
 
 
-def measure_recall(entries: Entries, searcher: Searcher, queries: int = QUERIES) -> Recall:
-    """Recall@8 of a searcher against exact search."""
+def measure_recall(entries: Entries, searcher: IndexSearcher, queries: int = QUERIES) -> Recall:
+    """Recall@8 of a search through an index against exact search."""
     asking = entries.sample(queries, _SEED)
     keys = entries.keys(asking)
     own = np.array([entries.sentence_range(int(id_)) for id_ in asking]).reshape(-1, 2)
     longest = int((own[:, 1] - own[:, 0]).max(initial=0))
-    k = min(RECALL_K + longest, entries.count)
-    truth = _others(ExactSearcher(entries).search(keys, k)[1], own)
-    answer = _others(searcher.search(keys, k)[1], own)
+    truth = _others(ExactSearcher(entries).search(keys, min(RECALL_K + longest, entries.count))[1], own)
+    answer = _others(searcher.search_without(keys, RECALL_K, own)[1], own)
     found = wanted = 0
     for true, given in zip(truth, answer, strict=True):
         found += len(np.intersect1d(true, given))

@@ -45,8 +45,28 @@ class IndexSearcher:
         self._keys = entries.table() if rerank else None
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._best(queries, *self._candidates(queries, k * max(self._rerank, 1)), k)
+
+    def search_without(self, queries: np.ndarray, k: int, struck: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What ``search`` would give if some keys were not in the store. struck: [n, 2], first and end of their ids"""
+        wanted, more = k * max(self._rerank, 1), int((struck[:, 1] - struck[:, 0]).max(initial=0))
+        distances, ids = self._candidates(queries, wanted + more)
+        gone = (ids >= struck[:, :1]) & (ids < struck[:, 1:])
+        left = np.argsort(gone, axis=1, kind="stable")[:, :wanted]
+        distances, ids = (
+            np.take_along_axis(np.where(gone, none, column), left, axis=1)
+            for column, none in ((distances, np.float32(np.inf)), (ids, -1))
+        )
+        return self._best(queries, distances, ids, k)
+
+    def _candidates(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest by the index's own distances: [n, at most count] both"""
         set_threads(self._threads)
-        distances, ids = self._index.search(queries, min(k * max(self._rerank, 1), max(self._count, 1)))
+        return self._index.search(queries, min(count, max(self._count, 1)))
+
+    def _best(
+        self, queries: np.ndarray, distances: np.ndarray, ids: np.ndarray, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         if self._keys is not None:
             return rescored(self._keys, queries, ids, k)
         # Codes may put a key slightly nearer than nothing.

@@ -22,7 +22,7 @@ _NPROBE = 64
 _PAPER = "IVF8192,PQ64"
 _SCANNED_FROM = 100_000  # keys; below, a byte a dimension is as fast and nearly exact
 _SCANNED_PROBES, _RERANK = 16, 5  # finds 96 % of the nearest of a million keys; twice as many of both find 99 %
-_LISTS = 8192  # at most, as the paper's
+_LISTS = 16_384  # at most
 _WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
 
 _IVF = re.compile(r"IVF(\d+)")
@@ -43,13 +43,13 @@ def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: 
     """What "auto", "exact", "paper" or a Faiss factory string means for a store of this size.
 
     "auto" compares all keys below 30,000. Above, it takes inverted lists, 4·√keys of them as a power of two and at
-    most the paper's 8,192, and re-ranks: of codes of a byte a dimension, or from 100,000 keys on of codes of 32 bytes,
+    most 16,384, and re-ranks: of codes of a byte a dimension, or from 100,000 keys on of codes of 32 bytes,
     two bits for each of the 128 main directions. "paper" trusts its codes of 64 bytes, as the paper did.
     """
     probes, reranked = _NPROBE, 0
     factory = {"exact": EXACT, "paper": _PAPER}.get(asked, asked)
     if asked == "auto":
-        lists = min(_LISTS, 1 << round(max(4.0 * count**0.5, 1.0)).bit_length() - 1)
+        lists = _power_of_two(min(4.0 * count**0.5, _LISTS, training_keys(dim) / (_POINTS + 1)))
         if count < EXACT_BELOW:
             factory = EXACT
         elif count < _SCANNED_FROM:
@@ -89,6 +89,11 @@ def check_factory(asked: str, dim: int) -> None:
             f"The index {asked!r} is not known to Faiss for {dim} dimensions: "
             "give auto, exact, paper or a factory string such as IVF1024,PQ64."
         ) from None
+
+
+def _power_of_two(most: float) -> int:
+    """The largest that is not above ``most``, and at least 1."""
+    return 1 << max(int(most), 1).bit_length() - 1
 
 
 def _scanned(lists: int, dim: int) -> str:
