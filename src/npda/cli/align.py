@@ -50,7 +50,8 @@ def align(
     precision: Annotated[
         Literal["float32", "bfloat16"] | None,
         typer.Option(
-            help="Of products; bfloat16 halves the time on GPUs and processors made for it (AVX-512 BF16, AMX)."
+            help="Of products; bfloat16, half the time on GPUs and processors made for it (AVX-512 BF16, AMX), is "
+            "float32 on others (default: float32; bfloat16 for large models)."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,

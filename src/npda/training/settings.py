@@ -99,7 +99,7 @@ MINI = TrainingSettings(
 # The text path of the embedded corpus: a batch is counted in tokens of both sides.
 ALIGN_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=8)
 
-# The text path of a large pre-trained model, with its copy task: half an hour to an hour on two cores.
+# The text path of a large pre-trained model, with its copy task: a quarter of an hour to an hour on two cores.
 ALIGN_PRETRAINED = TrainingSettings(
     batch_frames=550,
     batches_per_update=1,
@@ -114,6 +114,7 @@ ALIGN_PRETRAINED = TrainingSettings(
     save_every=100,
     log_every=10,
     average=1,
+    precision="bfloat16",
 )
 
 # Translators of text and language models of the embedded corpus; a language model counts one side only.
