@@ -4,9 +4,9 @@
     python -m benchmarks.whisper_decode --store DIR      # ours with a tuned datastore of this model
 
 Twelve clips of 3 to 8 s one by one, German into English, beam 5; ours with a datastore, the others without. They hear
-every clip out to 30 s, ours 5 s of silence after it; what ours takes with 30 s stands beside it, for Whisper translates
-better so (``whisper_silence``). faster-whisper's model is made by CTranslate2's own converter and kept in the cache; it
-needs `pip install faster-whisper`.
+every clip out to 30 s, ours 5 s of silence after it; what ours takes with 30 s stands beside it, for with less Whisper
+repeats itself more often (``whisper_silence``). faster-whisper's model is made by CTranslate2's own converter and kept
+in the cache; it needs `pip install faster-whisper`.
 
 Without ``--store`` one is made, in two minutes, and kept in the cache: the decoder's states over all translations of
 the domain's text, 144,000 of them, in the index and on the disk that any store has. The text path they are read through
