@@ -40,3 +40,15 @@ def test_a_store_from_pairs_steers_a_translation(tmp_path, monkeypatch):
     assert set(translation.text) <= set("Sie haben das Wort")  # with λ = 1 nothing else has a probability
     assert translation.text != t.translate("speech.wav").text
     assert Datastore.open("store", t.backbone).digest == store.digest
+
+
+def test_only_processors_this_process_may_use_are_counted(monkeypatch):
+    import os
+
+    from npda.cores import cores
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3, 5}, raising=False)
+    assert cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert cores() == 7

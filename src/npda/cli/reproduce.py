@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from npda.cores import cores
 from npda.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def reproduce(
     from npda.experiments.inputs import check_inputs
     from npda.experiments.planning import plan_recipe
 
-    cores = os.cpu_count() or 1
-    jobs = jobs or (cores if loaded.model.preset == "mini" else 1)
-    planned = plan_recipe(loaded, threads=max(1, cores // jobs))
+    jobs = jobs or (cores() if loaded.model.preset == "mini" else 1)
+    planned = plan_recipe(loaded, threads=max(1, cores() // jobs))
     chosen = plan(planned.stages, runs, only or (), from_)
     if dry_run:
         _print_plan(loaded, chosen, as_json)

@@ -7,7 +7,6 @@ changed in between, and a sentence that occurs twice is spoken once.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from pathlib import Path
 import soundfile
 
 from npda.audio import SAMPLE_RATE, frame_count
+from npda.cores import cores
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair
 from npda.corpus.voices import Voice
@@ -66,7 +66,7 @@ def synthesize(
 def clips(pairs: Sequence[Pair], voice: Voice, folder: Path) -> Iterator[Utterance | None]:
     """The pairs spoken, in their order, each as a FLAC file of the folder; None where there is nothing to hear."""
     folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         yield from pool.map(lambda pair: _clip(pair, voice, folder), pairs)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Protocol
 
 import faiss
 import numpy as np
 
+from npda.cores import cores
 from npda.datastore.lists import inverted, open_mapped
 from npda.datastore.shards import Entries
 from npda.datastore.table import KeyTable
@@ -122,4 +122,4 @@ def missing(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 def set_threads(threads: int | None = None) -> None:
     """Faiss's number of threads belongs to the calling thread, so it is set before every search."""
-    faiss.omp_set_num_threads(threads or len(os.sched_getaffinity(0)))
+    faiss.omp_set_num_threads(threads or cores())

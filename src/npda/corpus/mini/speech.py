@@ -1,6 +1,5 @@
 """The speech of the embedded corpus: every sentence read by one of three espeak-ng voices."""
 
-import os
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from pathlib import Path
 import soundfile
 
 from npda.audio import SAMPLE_RATE, frame_count
+from npda.cores import cores
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import sentences
@@ -27,7 +27,7 @@ def record(directory: Path, splits: Sequence[tuple[str, str]], language: str, se
     """Write audio, manifests and text pairs of some splits into a directory. splits: (domain, split)"""
     corpus = Mini(directory)
     texts = {key: sentences(*key, language, seed) for key in splits}
-    threads = os.cpu_count() or 1
+    threads = cores()
     synthesizers = cycle([Espeak() for _ in range(threads)])
     with ThreadPoolExecutor(threads) as pool, bar(progress) as display:
         task = display.add_task("Recording", total=sum(map(len, texts.values())), note="")
