@@ -31,6 +31,7 @@ ROOMS = (
     "audio",
     "progress",
     "files",
+    "cores",
     "errors",
 )
 
