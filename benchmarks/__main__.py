@@ -26,6 +26,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "roofline": ["roofline"],
     "search": ["search"],
     "knn-decode": ["knn_decode"],
+    "knn-decode-20m": ["knn_decode", "--keys", "20000000", "--batches", "8"],
     "build": ["build"],
     "tune": ["tune"],
     "skip": ["skip"],

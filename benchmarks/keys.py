@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,11 +35,29 @@ _FALL = 36.0  # directions after which the variance has fallen to 1/e
 FIRST_TOKEN = 4  # before it come the vocabulary's own: start, end and the like
 _BLOCK = 65_536
 _SENTENCE = 25  # keys
+_BESIDE = 256  # bytes a key at most, beside it: what it stands for, its code in the index and in the parts of it
+
+
+def lack_of_disk(count: int, dim: int = 256) -> str | None:
+    """Why a store of so many keys and its index cannot be made here, or None where they can or are there already."""
+    if _path(count, dim).is_dir():
+        return None
+    needed = count * (2 * dim + _BESIDE)
+    folder = cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if needed <= free:
+        return None
+    return f"{count:,} keys need {needed / 1e9:.0f} GB of disk in {folder}, where {free / 1e9:.0f} GB are free"
+
+
+def _path(count: int, dim: int) -> Path:
+    return cache_dir() / "benchmarks" / f"store-{count}x{dim}"
 
 
 def store(count: int, dim: int = 256) -> Datastore:
     """A store of so many keys without an index, drawn once and kept; sentences have 25 keys."""
-    path = cache_dir() / "benchmarks" / f"store-{count}x{dim}"
+    path = _path(count, dim)
     if path.is_dir():
         return Datastore.open(path)
     with atomic_directory(path) as folder:

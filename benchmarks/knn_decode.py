@@ -1,6 +1,8 @@
 """Beam search with a store of 1.2 million keys, against the same without one and transformers' ``generate`` without.
 
     python -m benchmarks.knn_decode
+    python -m benchmarks.knn_decode --keys 20000000 --batches 8     # 15 GB of disk
+    python -m benchmarks.knn_decode --huge                          # 75 million keys, 58 GB of disk
 
 The model is that of ``decode``, the store that of ``search``. The weights are random, so that the model's own states
 would lie nowhere near the keys, and what a search takes depends on where its queries lie: made-up states that lie among
@@ -11,14 +13,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import count
 
 import numpy as np
 import torch
 
 from benchmarks import keys
 from benchmarks.decode import model, ours, speech, theirs
-from benchmarks.harness import Line, arguments, interleaved, ratio, report, sizes
+from benchmarks.harness import Line, Result, Skipped, arguments, interleaved, ratio, report, sizes
 from benchmarks.search import KEYS
 from npda.datastore.retrieval import LocalRetriever, Neighbours
 from npda.decoding.fusion import Fusion
@@ -26,6 +27,8 @@ from npda.decoding.knn import KnnFusion, KnnOptions
 
 K = 16
 BARS = {1: 1.20, 8: 1.30, 16: 1.30}
+LARGE_BAR = 1.6  # above KEYS
+HUGE = 75_000_000  # reported, without a bar
 THEIRS = 1.0
 
 
@@ -35,15 +38,20 @@ class Placed:
     def __init__(self, retriever: LocalRetriever) -> None:
         self._retriever = retriever
         self._states = keys.queries(1_024)
-        self._next = count()
+        self._next = 0
 
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
-        rows = [next(self._next) % len(self._states) for _ in queries]
-        return self._retriever.search(self._states[rows], k)
+        start = self._next if self._next + len(queries) <= len(self._states) else 0
+        self._next = start + len(queries)
+        return self._retriever.search(self._states[start : self._next], k)
 
 
-def measure(batches: Sequence[int], repeats: int, size: int) -> Iterator[Line]:
+def measure(batches: Sequence[int], repeats: int, size: int) -> Iterator[Result]:
+    title = "knn-decode" if size == KEYS else f"knn-decode, {size / 1e6:g}M keys"
     backbone, fast = model(), model()
+    if lack := keys.lack_of_disk(size, backbone.dim):
+        yield Skipped(title, lack)
+        return
     store, _ = keys.indexed(keys.store(size, backbone.dim), "auto")
     retriever = Placed(LocalRetriever(store, threads=torch.get_num_threads()))
     fusions: list[Fusion] = [KnnFusion(retriever, KnnOptions(K))]
@@ -55,15 +63,22 @@ def measure(batches: Sequence[int], repeats: int, size: int) -> Iterator[Line]:
             "transformers": lambda features=features: theirs(backbone, features),
         }
         times = interleaved(ways, repeats)
-        for other, bar in (("without", BARS.get(batch)), ("transformers", THEIRS)):
+        for other, bar in (("without", bar_of(batch, size)), ("transformers", THEIRS if size < HUGE else None)):
             value, note = ratio(times, "with store", other)
-            yield Line(f"knn-decode, batch {batch}: with store / {other}", value, bar, most=True, note=note)
+            yield Line(f"{title}, batch {batch}: with store / {other}", value, bar, most=True, note=note)
+
+
+def bar_of(batch: int, size: int) -> float | None:
+    if size <= KEYS:
+        return BARS.get(batch)
+    return LARGE_BAR if size < HUGE else None
 
 
 def main() -> bool:
     parser = arguments(__doc__)
     parser.add_argument("--batches", type=sizes, default=[1, 8, 16])
     parser.add_argument("--keys", type=int, default=KEYS)
+    parser.add_argument("--huge", action="store_const", const=HUGE, dest="keys", help=f"{HUGE:,} keys")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     return report("knn-decode", lambda: measure(options.batches, options.repeats, options.keys), options.json)

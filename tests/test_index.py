@@ -25,12 +25,13 @@ from npda.errors import InputError
     ("asked", "count", "dim", "expected"),
     [
         ("auto", 29_999, 256, IndexSpec("exact")),
-        ("auto", 30_000, 256, IndexSpec("IVF512,SQ8", 32, 2)),
-        ("auto", 99_999, 256, IndexSpec("IVF1024,SQ8", 32, 2)),
+        ("auto", 30_000, 256, IndexSpec("PCA128,IVF256,PQ64x4fs", 64, 5)),
+        ("auto", 99_999, 256, IndexSpec("PCA128,IVF512,PQ64x4fs", 64, 5)),
+        ("auto", 640_000, 256, IndexSpec("PCA128,IVF2048,PQ64x4fs", 24, 5)),
         ("auto", 1_200_000, 256, IndexSpec("PCA128,IVF4096,PQ64x4fs", 16, 5)),
         ("auto", 20_000_000, 256, IndexSpec("PCA128,IVF16384,PQ64x4fs", 16, 5)),
         ("auto", 75_000_000, 512, IndexSpec("PCA128,IVF8192,PQ64x4fs", 16, 5)),  # half a million keys train no more
-        ("auto", 100_000, 33, IndexSpec("PCA32,IVF1024,PQ16x4fs", 16, 5)),
+        ("auto", 100_000, 33, IndexSpec("PCA32,IVF1024,PQ16x4fs", 64, 5)),
         ("paper", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 0)),
         ("paper", 100_000, 256, IndexSpec("IVF2564,PQ64", 64, 0)),  # 100,000 / 39
         ("paper", 1_000_000, 96, IndexSpec("IVF8192,PQ48", 64, 0)),  # 64 does not divide 96

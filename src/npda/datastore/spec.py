@@ -20,8 +20,10 @@ _POINTS = 39  # training keys a centroid, below which Faiss's k-means gives poor
 _CODE_KEYS = 65_536  # from which codes and directions are learned
 _NPROBE = 64
 _PAPER = "IVF8192,PQ64"
-_SCANNED_FROM = 100_000  # keys; below, a byte a dimension is as fast and nearly exact
-_SCANNED_PROBES, _RERANK = 16, 5  # finds 96 % of the nearest of a million keys; twice as many of both find 99 %
+# With these, 96 of 100 nearest keys are found at any size; in small stores they are spread over more of the lists.
+_FEW_KEYS, _FEWER_LISTS, _MORE_LISTS = 100_000, 2, 4  # lists by the root of the keys, below and above
+_MOST_PROBES, _LEAST_PROBES, _SPREAD, _FALL = 64, 16, 160_000, 0.7  # keys from which on fewer lists do
+_RERANK = 5
 _LISTS = 16_384  # at most
 _WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
 
@@ -42,20 +44,17 @@ class IndexSpec:
 def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: int | None = None) -> IndexSpec:
     """What "auto", "exact", "paper" or a Faiss factory string means for a store of this size.
 
-    "auto" compares all keys below 30,000. Above, it takes inverted lists, 4·√keys of them as a power of two and at
-    most 16,384, and re-ranks: of codes of a byte a dimension, or from 100,000 keys on of codes of 32 bytes,
-    two bits for each of the 128 main directions. "paper" trusts its codes of 64 bytes, as the paper did.
+    "auto" compares all keys below 30,000. Above, it takes inverted lists, 2·√keys or, from 100,000 on, 4·√keys of them
+    as a power of two and at most 16,384, of codes of 32 bytes: two bits for each of the 128 main directions. 64 lists
+    are looked at, fewer of more than 160,000 keys, and candidates re-ranked. "paper" trusts its codes of 64 bytes, as
+    the paper did.
     """
     probes, reranked = _NPROBE, 0
     factory = {"exact": EXACT, "paper": _PAPER}.get(asked, asked)
     if asked == "auto":
-        lists = _power_of_two(min(4.0 * count**0.5, _LISTS, training_keys(dim) / (_POINTS + 1)))
-        if count < EXACT_BELOW:
-            factory = EXACT
-        elif count < _SCANNED_FROM:
-            factory, probes, reranked = f"IVF{lists},SQ8", 32, 2
-        else:
-            factory, probes, reranked = _scanned(lists, dim), _SCANNED_PROBES, _RERANK
+        factory, probes, reranked = (
+            (EXACT, 1, 0) if count < EXACT_BELOW else (_scanned(count, dim), _probes(count), _RERANK)
+        )
     factory = _fitting(factory, count, dim)
     if factory == EXACT:
         return IndexSpec(EXACT)
@@ -96,10 +95,16 @@ def _power_of_two(most: float) -> int:
     return 1 << max(int(most), 1).bit_length() - 1
 
 
-def _scanned(lists: int, dim: int) -> str:
-    """Inverted lists of four-bit codes, one for two of the main directions: a large and a small one, see index.py."""
+def _scanned(count: int, dim: int) -> str:
+    """Inverted lists of four-bit codes, one for two of the main directions: a large and a small one, see train.py."""
+    root = (_FEWER_LISTS if count < _FEW_KEYS else _MORE_LISTS) * count**0.5
+    lists = _power_of_two(min(root, _LISTS, training_keys(dim) / (_POINTS + 1)))
     pieces = max(1, min(dim, _WIDTH) // 2)
     return f"PCA{min(2 * pieces, dim)},IVF{lists},PQ{pieces}x4fs"
+
+
+def _probes(count: int) -> int:
+    return max(_LEAST_PROBES, round(_MOST_PROBES * min(1.0, (_SPREAD / count) ** _FALL)))
 
 
 def _fitting(factory: str, count: int, dim: int) -> str:
