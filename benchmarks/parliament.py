@@ -16,7 +16,7 @@ def shipped() -> Backbone:
     return Translator.from_pretrained(SHIPPED).backbone
 
 
-def text_store(backbone: Backbone, path: Path) -> Datastore:
-    """Of all pairs of parliament's training text."""
+def text_store(backbone: Backbone, path: Path, seed: int = 0) -> Datastore:
+    """Of all pairs of parliament's training text. seed: of the corpus"""
     options = BuildOptions(progress=False)
-    return Datastore.build(backbone, sentences("parliament", "train"), path, "parliament", options)
+    return Datastore.build(backbone, sentences("parliament", "train", seed=seed), path, "parliament", options)

@@ -143,7 +143,7 @@ class Reference:
                 self.followed += 1
                 found.append(known[: KNN.k])
             else:
-                texts = {self._sentence(i) for i in order[: self.options.depth]}
+                texts = {self._sentence(i) for i in order[: KNN.k * self.options.depth]}
                 self.seen.setdefault(sentence, set()).update(texts)
                 found.append(order[: KNN.k])
         return found
@@ -160,7 +160,7 @@ class Reference:
 def test_hypotheses_follow_what_their_sentence_has_seen(tmp_path, threshold):
     random = np.random.default_rng(0)
     store = tiny_store.store_of(tmp_path / "s", [tiny_store.clustered(600, dim=8)], sentence=12)
-    options = FollowOptions(threshold, depth=9)
+    options = FollowOptions(threshold, depth=2)
     fusion, reference = FollowingFusion(store, KNN, options), Reference(store, options)
     sentences = np.repeat(np.arange(3), 4)
     for turn in range(2):
@@ -195,7 +195,7 @@ def test_who_never_follows_searches_as_ever(model, store):
 
 
 def test_what_a_sentence_gets_does_not_depend_on_its_batch(model, store):
-    fusion = FollowingFusion(store, KNN, FollowOptions(np.inf, depth=6))
+    fusion = FollowingFusion(store, KNN, FollowOptions(np.inf, depth=1))
     together = decode(model, fusion, [0, 1, 2, 0])
     assert 0.1 < fusion.share_followed < 1
     for row, expected in zip([0, 1, 2, 0], together, strict=True):
@@ -215,7 +215,7 @@ def test_a_gate_may_stand_before_it(model, store):
 
 def test_thresholds_are_chosen_by_decoding(model, store):
     devset, search_options = DevSet(model, tiny_store.pairs(12, seed=3), "text"), SearchOptions(beam=2, max_length=8)
-    tuning = tune_following(devset, store, KNN, search_options, depth=8)
+    tuning = tune_following(devset, store, KNN, search_options, depth=2)
     with_all = devset.translations(search_options, [KnnFusion(store, KNN)])
     assert tuning.full_bleu == bleu(with_all, devset.references).value
     shares = [followed.share for followed in tuning.decoded]

@@ -24,11 +24,11 @@ from npda.decoding.knn import Combiner, KnnFusion
 @dataclass(frozen=True)
 class FollowOptions:
     """threshold: the squared distance up to which the nearest candidate is near enough to do without a search;
-    depth: neighbours of a search whose sentences are followed, at least
+    depth: a search finds so many times the neighbours that are combined, and the sentences of all are followed
     """
 
     threshold: float
-    depth: int = 32
+    depth: int = 4
 
     def __post_init__(self) -> None:
         if math.isnan(self.threshold):
@@ -70,7 +70,7 @@ class FollowingFusion(KnnFusion):
         self.followed += len(queries) - int(search.sum())
         if search.any():
             k = self.combiner.k
-            deeper = self.retriever.search(queries[search], max(k, self.options.depth))
+            deeper = self.retriever.search(queries[search], k * self.options.depth)
             for sentence in np.unique(sentences[search]).tolist():
                 seen = self._seen.setdefault(sentence, SeenSentences(self._stored))
                 seen.add(deeper.ids[sentences[search] == sentence].ravel())

@@ -44,7 +44,7 @@ def tune_following(
     combiner: Combiner,
     search: SearchOptions = SearchOptions(),
     loss: float = 0.1,
-    depth: int = 32,
+    depth: int = 4,
 ) -> FollowTuning:
     """Follow as often as costs no more than so much BLEU on dev.
 
