@@ -53,6 +53,7 @@ def test_scaling_down_is_said(caplog):
         choose("IVF1024,Flat", 390, 8)
     assert "390 keys can train 10 centroids (39 keys each), not 1024" in caplog.text
     assert choose("IVF1024,Flat", 10**6, 8, nprobe=5, rerank=3) == IndexSpec("IVF1024,Flat", 5, 3)
+    assert choose("auto", 140_000, 512).rerank == 2 * choose("auto", 140_000, 256).rerank
 
 
 @pytest.mark.parametrize("asked", ["IVF", "nonsense", "IDMap,Flat", "IVF16,PQ4,RFlat", ""])

@@ -23,7 +23,7 @@ _PAPER = "IVF8192,PQ64"
 # With these, 96 of 100 nearest keys are found at any size; in small stores they are spread over more of the lists.
 _FEW_KEYS, _FEWER_LISTS, _MORE_LISTS = 100_000, 2, 4  # lists by the root of the keys, below and above
 _MOST_PROBES, _LEAST_PROBES, _SPREAD, _FALL = 64, 16, 160_000, 0.7  # keys from which on fewer lists do
-_RERANK = 5
+_RERANK, _RERANKED_WIDTH = 5, 256  # candidates a neighbour; of wider keys codes tell less, and more are compared
 _LISTS = 16_384  # at most
 _WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
 
@@ -53,7 +53,7 @@ def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: 
     factory = {"exact": EXACT, "paper": _PAPER}.get(asked, asked)
     if asked == "auto":
         factory, probes, reranked = (
-            (EXACT, 1, 0) if count < EXACT_BELOW else (_scanned(count, dim), _probes(count), _RERANK)
+            (EXACT, 1, 0) if count < EXACT_BELOW else (_scanned(count, dim), _probes(count), _candidates(dim))
         )
     factory = _fitting(factory, count, dim)
     if factory == EXACT:
@@ -105,6 +105,10 @@ def _scanned(count: int, dim: int) -> str:
 
 def _probes(count: int) -> int:
     return max(_LEAST_PROBES, round(_MOST_PROBES * min(1.0, (_SPREAD / count) ** _FALL)))
+
+
+def _candidates(dim: int) -> int:
+    return _RERANK * max(1, round(dim / _RERANKED_WIDTH))
 
 
 def _fitting(factory: str, count: int, dim: int) -> str:
