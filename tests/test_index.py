@@ -29,8 +29,8 @@ from npda.errors import InputError
         ("auto", 99_999, 256, IndexSpec("PCA128,IVF512,PQ64x4fs", 64, 5)),
         ("auto", 640_000, 256, IndexSpec("PCA128,IVF2048,PQ64x4fs", 24, 5)),
         ("auto", 1_200_000, 256, IndexSpec("PCA128,IVF4096,PQ64x4fs", 16, 5)),
-        ("auto", 20_000_000, 256, IndexSpec("PCA128,IVF16384,PQ64x4fs", 16, 5)),
-        ("auto", 75_000_000, 512, IndexSpec("PCA128,IVF8192,PQ64x4fs", 16, 10)),  # half a million keys train no more
+        ("auto", 20_000_000, 256, IndexSpec("PCA128,IVF16384,PQ64x4fs", 16, 10)),
+        ("auto", 75_000_000, 512, IndexSpec("PCA128,IVF8192,PQ64x4fs", 16, 28)),  # half a million keys train no more
         ("auto", 100_000, 33, IndexSpec("PCA32,IVF1024,PQ16x4fs", 64, 5)),
         ("paper", 75_000_000, 256, IndexSpec("IVF8192,PQ64", 64, 0)),
         ("paper", 100_000, 256, IndexSpec("IVF2564,PQ64", 64, 0)),  # 100,000 / 39

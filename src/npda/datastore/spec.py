@@ -20,10 +20,13 @@ _POINTS = 39  # training keys a centroid, below which Faiss's k-means gives poor
 _CODE_KEYS = 65_536  # from which codes and directions are learned
 _NPROBE = 64
 _PAPER = "IVF8192,PQ64"
-# With these, 96 of 100 nearest keys are found at any size; in small stores they are spread over more of the lists.
+# With these, 96 of 100 nearest keys are found at any size. In small stores they are spread over more of the lists, in
+# large ones more keys lie so near each other that their codes cannot tell which is nearer.
 _FEW_KEYS, _FEWER_LISTS, _MORE_LISTS = 100_000, 2, 4  # lists by the root of the keys, below and above
 _MOST_PROBES, _LEAST_PROBES, _SPREAD, _FALL = 64, 16, 160_000, 0.7  # keys from which on fewer lists do
-_RERANK, _RERANKED_WIDTH = 5, 256  # candidates a neighbour; of wider keys codes tell less, and more are compared
+_RERANK = 5  # candidates a neighbour
+_RERANKED_WIDTH = 256  # dimensions; of wider keys codes tell less, and more are compared
+_DENSE, _RISE = 1_200_000, 0.25  # keys from which on more candidates are needed
 _LISTS = 16_384  # at most
 _WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
 
@@ -53,7 +56,7 @@ def choose(asked: str, count: int, dim: int, nprobe: int | None = None, rerank: 
     factory = {"exact": EXACT, "paper": _PAPER}.get(asked, asked)
     if asked == "auto":
         factory, probes, reranked = (
-            (EXACT, 1, 0) if count < EXACT_BELOW else (_scanned(count, dim), _probes(count), _candidates(dim))
+            (EXACT, 1, 0) if count < EXACT_BELOW else (_scanned(count, dim), _probes(count), _candidates(count, dim))
         )
     factory = _fitting(factory, count, dim)
     if factory == EXACT:
@@ -107,8 +110,8 @@ def _probes(count: int) -> int:
     return max(_LEAST_PROBES, round(_MOST_PROBES * min(1.0, (_SPREAD / count) ** _FALL)))
 
 
-def _candidates(dim: int) -> int:
-    return _RERANK * max(1, round(dim / _RERANKED_WIDTH))
+def _candidates(count: int, dim: int) -> int:
+    return round(_RERANK * max(1, round(dim / _RERANKED_WIDTH)) * max(1.0, (count / _DENSE) ** _RISE))
 
 
 def _fitting(factory: str, count: int, dim: int) -> str:
