@@ -153,7 +153,7 @@ def test_a_manifest_says_what_was_said(tmp_path):
 
 
 def test_interrupted_speaking_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(recording, "cores", lambda: 1)
     pairs = tiny_store.pairs(20)
     with pytest.raises(KeyboardInterrupt):
         synthesize(pairs, Counting(fail_at=7), tmp_path / "out", "dev", progress=False)
