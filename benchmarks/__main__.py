@@ -30,6 +30,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "build": ["build"],
     "tune": ["tune"],
     "skip": ["skip"],
+    "compress": ["compress"],
     "scaling": ["scaling"],
     "whisper-decode": ["whisper_decode"],
     "end-to-end": ["end_to_end"],
