@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks.harness import Line, arguments, report
-from benchmarks.parliament import shipped, text_store
-from benchmarks.skip import spoken_or_written
+from benchmarks.parliament import held_out, shipped, text_store
 from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.pruning import PruneOptions
 from npda.datastore.store import Datastore
@@ -37,7 +36,7 @@ KEPT = None, 0.5, 0.25  # of the keys, if so many can go
 def measure(way: Way, count: int, folder: Path) -> Iterator[Line]:
     backbone, search = shipped(), SearchOptions()
     whole = text_store(backbone, folder / "store")
-    dev, test = (spoken_or_written(way, split, count) for split in ("dev", "test"))
+    dev, test = (held_out(way, split, count) for split in ("dev", "test"))
     tuned = tune(backbone, whole, dev, way, search, progress=False).best
     judged = DevSet(backbone, test, way)
     for number, (dim, kept) in enumerate(product(DIMS, KEPT)):

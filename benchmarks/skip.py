@@ -21,11 +21,7 @@ from typing import cast
 import torch
 
 from benchmarks.harness import Line, arguments, interleaved, ratio, report
-from benchmarks.parliament import shipped, text_store
-from npda.corpus import mini
-from npda.corpus.manifest import Utterance, read_manifest
-from npda.corpus.mini.grammar import sentences
-from npda.corpus.pairs import Pair
+from benchmarks.parliament import held_out, shipped, text_store
 from npda.datastore.remembering import RememberingRetriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.following import FollowingFusion
@@ -42,17 +38,10 @@ SHARE, BLEU = 0.5, 0.2
 CURVE = 0.25, 0.5, 0.75  # of dev, for the gates
 
 
-def spoken_or_written(way: Way, split: str, count: int, seed: int) -> list[Utterance] | list[Pair]:
-    if way == "text":
-        return sentences("parliament", split, seed=seed)[:count]
-    corpus = mini.prepare(seed=seed, progress=False, only=[("parliament", split)])
-    return read_manifest(corpus.manifest("parliament", split))[:count]
-
-
 def measure(way: Way, count: int, seed: int, repeats: int, folder: Path) -> Iterator[Line]:
     backbone, search = shipped(), SearchOptions()
     store = text_store(backbone, folder / "store", seed)
-    dev, test = (spoken_or_written(way, split, count, seed) for split in ("dev", "test"))
+    dev, test = (held_out(way, split, count, seed) for split in ("dev", "test"))
     tuned = tune(backbone, store, dev, way, search, progress=False).best
     heard, judged = DevSet(backbone, dev, way), DevSet(backbone, test, way)
     fusion = KnnFusion(store, tuned)
