@@ -125,7 +125,8 @@ def test_every_pass_reads_other_pieces_and_dev_never(data, tmp_path):
 
 def test_a_killed_run_that_samples_goes_on_as_if_nothing_had_happened(data, tmp_path):
     align(data, tmp_path / "whole")
-    process = subprocess.Popen([sys.executable, __file__, data, tmp_path / "killed"])
+    threads = str(torch.get_num_threads())  # sums are rounded as they are shared out
+    process = subprocess.Popen([sys.executable, __file__, data, tmp_path / "killed", threads])
     log, deadline = tmp_path / "killed/train/log.jsonl", time.monotonic() + 300
     while '"update": 5' not in (log.read_text() if log.exists() else ""):
         assert process.poll() is None
@@ -140,4 +141,5 @@ def test_a_killed_run_that_samples_goes_on_as_if_nothing_had_happened(data, tmp_
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(int(sys.argv[3]))
     align(Path(sys.argv[1]), Path(sys.argv[2]))
