@@ -62,7 +62,8 @@ def measure(batches: Sequence[int], repeats: int, size: int) -> Iterator[Result]
             "without": lambda features=features: ours(fast, features),
             "transformers": lambda features=features: theirs(backbone, features),
         }
-        times = interleaved(ways, repeats)
+        # A single sentence is over in a moment: more rounds tell more of it.
+        times = interleaved(ways, repeats * max(1, 8 // batch))
         for other, bar in (("without", bar_of(batch, size)), ("transformers", THEIRS if size < HUGE else None)):
             value, note = ratio(times, "with store", other)
             yield Line(f"{title}, batch {batch}: with store / {other}", value, bar, most=True, note=note)
