@@ -165,7 +165,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path):
     Datastore.build(model, pairs, whole, options=_OPTIONS)
     process = subprocess.Popen(command(_SCRIPT, killed, 600, 0.4, 100))
     records = killed.parent / ".s.building" / "records"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (records.is_dir() and len(list(records.glob("0*.json"))) >= 2):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -48,7 +48,7 @@ def log(out: Path) -> list[dict]:
 
 def test_a_killed_process_goes_on_where_it_was(uninterrupted, tmp_path):
     process = subprocess.Popen([sys.executable, SCRIPT, uninterrupted / "data", tmp_path / "out"])
-    path, deadline = tmp_path / "out" / "train" / "log.jsonl", time.monotonic() + 60
+    path, deadline = tmp_path / "out" / "train" / "log.jsonl", time.monotonic() + 300
     while '"update": 5' not in (path.read_text() if path.exists() else ""):
         assert process.poll() is None
         assert time.monotonic() < deadline

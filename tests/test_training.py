@@ -183,7 +183,7 @@ def test_two_processes_train_like_one(tmp_path):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [sys.executable, *launcher, SCRIPT, tmp_path / "data", tmp_path / "two"],
-        check=False, timeout=120, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False, timeout=300, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

@@ -14,6 +14,7 @@ import tiny
 
 from npda import audio
 from npda.corpus.manifest import Utterance, write_manifest
+from npda.files import atomic_write
 from npda.models.speech2text import Speech2Text
 from npda.training.data import SpeechData
 from npda.training.loop import TrainingSummary, train
@@ -28,14 +29,18 @@ SETTINGS = TrainingSettings(
 
 
 def utterances(directory: Path, count: int, seed: int = 0, **fields: str) -> list[Utterance]:
-    """Noise of 60 to 160 frames with sentences it has nothing to do with."""
+    """Noise of 60 to 160 frames with sentences it has nothing to do with.
+
+    Written once and atomically: other processes may be reading them.
+    """
     random = np.random.default_rng(seed)
-    directory.mkdir(parents=True, exist_ok=True)
     made = []
     for number in range(count):
         samples = random.normal(0, 0.1, 400 + 160 * int(random.integers(59, 160))).astype(np.float32)
         path = directory / f"{seed}-{number}.wav"
-        soundfile.write(path, samples, audio.SAMPLE_RATE)
+        if not path.exists():
+            with atomic_write(path) as temporary:
+                soundfile.write(temporary, samples, audio.SAMPLE_RATE)
         target, source = (tiny.SENTENCES[i] for i in random.integers(0, len(tiny.SENTENCES), 2))
         frames = audio.frame_count(len(samples))
         made.append(Utterance(f"{seed}-{number}", str(path), frames, target, source, **fields))
