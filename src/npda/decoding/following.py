@@ -28,7 +28,7 @@ class FollowOptions:
     """
 
     threshold: float
-    depth: int = 4
+    depth: int = 8
 
     def __post_init__(self) -> None:
         if math.isnan(self.threshold):

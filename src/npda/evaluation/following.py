@@ -14,21 +14,28 @@ from npda.decoding.knn import Combiner
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 
-SHARES = 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8  # of the searches, that following may save
+SHARE = 0.55  # of the searches, that following is to save
+STEP = 0.1  # so much less is tried where that is too much
+CHANGED = 0.05  # share of the dev translations that may come out differently
 
 
 @dataclass(frozen=True)
 class Followed:
-    """A dev set translated with one threshold. share: of the searches that were left out"""
+    """A dev set translated with one threshold.
+
+    share: of the searches that were left out; changed: of the translations that are others than with every search;
+    bleu: which a few changed ones move up or down by chance
+    """
 
     options: FollowOptions
     share: float
+    changed: float
     bleu: float
 
 
 @dataclass(frozen=True)
 class FollowTuning:
-    """What was chosen, and everything that was decoded: first with every search, then with ever fewer."""
+    """What was chosen, and everything that was decoded: first with every search, then with the fewest."""
 
     best: Followed
     decoded: tuple[Followed, ...]
@@ -43,32 +50,33 @@ def tune_following(
     retriever: Datastore | LocalRetriever | JoinedRetriever,
     combiner: Combiner,
     search: SearchOptions = SearchOptions(),
-    loss: float = 0.1,
-    depth: int = 4,
+    share: float = SHARE,
+    changed: float = CHANGED,
+    depth: int = 8,
 ) -> FollowTuning:
-    """Follow as often as costs no more than so much BLEU on dev.
+    """Save a share of the searches, or as many as leave the dev translations what they are but for a share ``changed``.
 
-    depth: see ``FollowOptions``
+    BLEU would be the wrong judge: the few that change are better as often as worse, and of some hundred sentences it
+    would count the luck. depth: see ``FollowOptions``
     """
+    if not 0 <= share < 1:
+        raise ValueError(f"the share of searches to save must lie between 0 and 1, not {share}")
     noting = _Noting(retriever, combiner, FollowOptions(-np.inf, depth))
-    decoded = [_decoded(devset, noting, search)]
+    full = devset.translations(search, [noting])
+
+    def judged(fusion: FollowingFusion, translations: list[str]) -> Followed:
+        others = sum(text != before for text, before in zip(translations, full, strict=True)) / len(full)
+        return Followed(fusion.options, fusion.share_followed, others, bleu(translations, devset.references).value)
+
+    decoded = [judged(noting, full)]
     nearest = np.concatenate(noting.nearest)
-    for share in SHARES:
+    while share > 0 and not (len(decoded) > 1 and decoded[-1].changed <= changed):
         threshold = float(np.quantile(nearest, share, method="lower"))
         if np.isfinite(threshold):  # else there are fewer candidates than that
             fusion = FollowingFusion(retriever, combiner, FollowOptions(threshold, depth))
-            decoded.append(_decoded(devset, fusion, search))
-    return FollowTuning(cheapest(decoded, loss), tuple(decoded))
-
-
-def cheapest(decoded: list[Followed], loss: float) -> Followed:
-    """The one with the fewest searches among those that have lost no more than so much BLEU.
-
-    Lost to the best of all: other neighbours make some translations better and some worse, and were it lost to those
-    with every search, luck on dev would be spent on searches that are missed elsewhere.
-    """
-    enough = max(followed.bleu for followed in decoded) - loss
-    return max((followed for followed in decoded if followed.bleu >= enough), key=lambda followed: followed.share)
+            decoded.append(judged(fusion, devset.translations(search, [fusion])))
+        share -= STEP
+    return FollowTuning(decoded[-1] if decoded[-1].changed <= changed else decoded[0], tuple(decoded))
 
 
 class _Noting(FollowingFusion):
@@ -83,8 +91,3 @@ class _Noting(FollowingFusion):
     def near_enough(self, distances: np.ndarray) -> np.ndarray:
         self.nearest.append(distances.copy())
         return super().near_enough(distances)
-
-
-def _decoded(devset: DevSet, fusion: FollowingFusion, search: SearchOptions) -> Followed:
-    translations = devset.translations(search, [fusion])
-    return Followed(fusion.options, fusion.share_followed, bleu(translations, devset.references).value)
