@@ -11,6 +11,7 @@ import torch
 from transformers import WhisperForConditionalGeneration, WhisperProcessor
 
 from npda.decoding.beam import SearchOptions, search
+from npda.decoding.patience import patient_search
 from npda.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
@@ -102,6 +103,42 @@ def test_a_sentence_does_not_depend_on_its_batch():
             torch.testing.assert_close(together.states[row, :size], alone.states[0], atol=1e-5, rtol=1e-4)
     assert together.mask.sum(dim=1).tolist() == [-(-min(int(n) + 30, 200) // 2) for n in lengths]
     assert greedy(model, WAVES) == [greedy(model, [wave])[0] for wave in WAVES]
+
+
+class Ends:
+    """A fusion that ends sentence 0 of so many after a few tokens."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def apply(self, states, log_probs, prefixes, sentences):
+        ended = log_probs.clone()
+        if len(sentences) == self.of and prefixes.shape[1] > 6:
+            ended[0, tiny_whisper.tokenizer().convert_tokens_to_ids("<|endoftext|>")] = 0.0
+        return ended
+
+
+def test_what_does_not_end_is_heard_out():
+    """Who ends keeps what was found after little silence, the others get what is found after all of it."""
+    model = tiny_whisper.backbone(silence=0.1)
+    hurried = greedy(model, WAVES)
+    with torch.inference_mode():
+        memory = model.hear(*tiny_whisper.heard(model, WAVES))
+        found = patient_search(model, memory, model.prompt(), GREEDY, [Ends(of=3)])
+        ((alone,),) = patient_search(
+            model, model.hear(*tiny_whisper.heard(model, WAVES[:1])), model.prompt(), GREEDY, [Ends(of=1)]
+        )
+    content = tiny_whisper.backbone()
+    content.learn_silence(0.1)
+    assert content.hear(*tiny_whisper.heard(content, WAVES)).hear_out is None  # it was never used to more
+    model.silence = tiny_whisper.SECONDS
+    assert model.hear(*tiny_whisper.heard(model, WAVES)).hear_out is None
+    assert [each[0].ended for each in found] == [True, False, False]
+    assert alone.ended
+    first, *others = (list(each[0].tokens) for each in found)
+    assert first == hurried[0][: len(first)]
+    assert others == greedy(model, WAVES)[1:]
+    assert others != hurried[1:]
 
 
 def test_the_task_follows_from_the_languages():

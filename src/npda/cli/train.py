@@ -21,11 +21,19 @@ def train(
         Literal["st", "asr"], typer.Option(help="Translate (st), or write down what is said (asr).")
     ] = "st",
     encoder: Annotated[Path | None, typer.Option(help="Take the encoder of this model, e.g. a recogniser.")] = None,
-    start: Annotated[Path | None, typer.Option(help="Train this model further.")] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="Train this model further: one of npda train, or a public Whisper model.")
+    ] = None,
+    source_language: Annotated[
+        str | None, typer.Option(help="Spoken language, for a public model of many: a tag it knows, e.g. a relative's.")
+    ] = None,
     vocabulary: Annotated[Path | None, typer.Option(help="Take the vocabularies of this model directory.")] = None,
     source_size: Annotated[int | None, typer.Option(help="Pieces of the transcripts' vocabulary.")] = None,
     target_size: Annotated[int | None, typer.Option(help="Pieces of the translations' vocabulary.")] = None,
-    language: Annotated[list[str] | None, typer.Option(help="Target language with a tag; several times.")] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(help="Target language with a tag; several times. Of a public model: what it is to write."),
+    ] = None,
     tunes: Annotated[
         Literal["all", "decoder", "lna-d", "adapters"], typer.Option(help="What is trained; the rest is frozen.")
     ] = "all",
@@ -46,6 +54,12 @@ def train(
     batch_frames: Annotated[int | None, typer.Option(help="Padded 10 ms frames in a batch.")] = None,
     batches_per_update: Annotated[int | None, typer.Option(help="Batches of an update, over all processes.")] = None,
     ctc_weight: Annotated[float | None, typer.Option(help="Weight of the CTC loss on transcripts.")] = None,
+    transcript_weight: Annotated[
+        float | None, typer.Option(help="Weight of writing transcripts, for a public model (default: 0.5).")
+    ] = None,
+    silence: Annotated[
+        float | None, typer.Option(help="Seconds that Whisper is to hear after an utterance (default: 0.5).")
+    ] = None,
     average: Annotated[int | None, typer.Option(help="Best checkpoints to average at the end.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that compute features.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
@@ -65,13 +79,17 @@ def train(
 
         npda train in-domain.tsv --dev dev.tsv --start runs/st --tunes lna-d --out runs/lna-d
 
+        npda train train.tsv --dev dev.tsv --start openai/whisper-base --source-language ln --language fr --out runs/fr
+
         npda train train.tsv --dev dev.tsv --task asr --start runs/asr --l0-weight 0.5 --out runs/gated
 
         torchrun --nproc-per-node 4 -m npda train train.tsv --dev dev.tsv --preset paper-bilingual --out runs/st
     """
+    from npda.models.hub import model_directory
     from npda.training.speech import defaults, train_speech
 
-    model, settings = defaults(preset)
+    start = model_directory(start) if start is not None else None
+    model, settings = defaults(preset, start)
     changes = {
         "task": task,
         "encoder": encoder,
@@ -84,6 +102,9 @@ def train(
         "adapter_width": adapter_width,
         "l0_weight": l0_weight,
         "feature_gates": feature_gates,
+        "source_language": source_language,
+        "silence": silence,
+        "transcript_weight": transcript_weight,
     }
     model = replace(model, **{name: value for name, value in changes.items() if value is not None})
     changes = {

@@ -37,11 +37,12 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """tokens: what follows the prompt, without the end symbol; score: log_prob / length^α"""
+    """tokens: what follows the prompt, without the end symbol; score: log_prob / length^α; ended: not cut at a limit"""
 
     tokens: tuple[int, ...]
     score: float
     log_prob: float
+    ended: bool
 
 
 @torch.inference_mode()
@@ -159,7 +160,7 @@ class _Finished:
         )
         return [
             [
-                Hypothesis(tuple(t[: n - 1] if t[n - 1] == eos else t[:n]), s, p)
+                Hypothesis(tuple(t[: n - 1] if (ended := t[n - 1] == eos) else t[:n]), s, p, ended)
                 for t, n, s, p in list(zip(tokens, lengths, scores, log_probs, strict=True))[:n_best]
                 if s > _NEVER / 2
             ]

@@ -14,8 +14,9 @@ from torch.nn.utils.rnn import pad_sequence
 from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
-from npda.decoding.beam import SearchOptions, search
+from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
+from npda.decoding.patience import patient_search
 from npda.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut
@@ -113,7 +114,7 @@ class DevSet:
         """The model's translation of every sentence; ``advance`` is told how many were done."""
         texts = [""] * len(self)
         for batch in self.batches:
-            found = search(self.backbone, self.memory(batch), batch.prompt, options, fusions)
+            found = patient_search(self.backbone, self.memory(batch), batch.prompt, options, fusions)
             for place, hypotheses in zip(batch.places, found, strict=True):
                 texts[place] = self.backbone.target.decode(hypotheses[0].tokens)
             advance(len(batch.places))

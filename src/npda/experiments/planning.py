@@ -186,8 +186,9 @@ class _Planner:
 
     def model(self, name: str, direction: Direction) -> str:
         """The stage that trains a model of the catalogue for a direction."""
-        if name == "base" and self.recipe.model.pretrained is not None:
-            return self.pretrained(self.recipe.model.pretrained)
+        pretrained = self.recipe.model.pretrained
+        if name == "base" and pretrained is not None and not self.recipe.model.fine_tune:
+            return self.pretrained(pretrained)
         model, languages = MODELS[name], "+".join(direction.languages)
         data = {each: self.all_languages(each, direction) for each in model.data}
         models = {
@@ -199,7 +200,9 @@ class _Planner:
             # One name for both: what is specific in one direction is the base of the way back.
             corpus = direction.general if name == "base" else direction.domain
             stage, model = f"translator of {corpus} {languages}", MODELS["base"]
-            if corpus != self.vocabulary:
+            if pretrained is not None:
+                models["start"] = self.pretrained(pretrained)
+            elif corpus != self.vocabulary:
                 first = direction.model_copy(update={"general": self.vocabulary})
                 models["vocabulary"] = self.model("base", first)
             data = {"general speech": tuple(self.corpus(corpus, language) for language in direction.languages)}
@@ -219,7 +222,7 @@ class _Planner:
             dev=self.all_languages("domain text", direction),
             models=models,
             languages=direction.languages,
-            pretrained=self.recipe.model.pretrained is not None,
+            pretrained=pretrained is not None,
         )
         needs = tuple(dict.fromkeys([*(each for stages in data.values() for each in stages), *models.values()]))
         if model.kind in ("text", "language model"):

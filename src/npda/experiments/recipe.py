@@ -38,7 +38,14 @@ from npda.experiments.recipe_part import (
 )
 from npda.experiments.recipe_yaml import read_yaml
 from npda.files import atomic_write
-from npda.training.settings import ALIGN_MINI, ALIGN_PRETRAINED, LANGUAGE_MODEL_MINI, MINI, TrainingSettings
+from npda.training.settings import (
+    ALIGN_MINI,
+    ALIGN_PRETRAINED,
+    FINE_TUNE,
+    LANGUAGE_MODEL_MINI,
+    MINI,
+    TrainingSettings,
+)
 
 Speakers = Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(once)]
 
@@ -201,13 +208,18 @@ class TextEncoder(Part):
 class Model(Part):
     """Sizes and settings by preset, and what differs from them.
 
-    source_size, target_size, dropout, normalization: as in npda.training.speech.SpeechModel;
+    source_size, target_size, dropout, normalization, silence, transcript_weight: as in
+    npda.training.speech.SpeechModel, the last two for a pretrained model;
     training, alignment, language_model: the fields of TrainingSettings that are to differ
-    pretrained: a model that somebody else has trained takes the place of the base; source_language: that it is to hear
+    pretrained: a model that somebody else has trained takes the place of the base; source_language: that it is to hear;
+    fine_tune: the base is that model trained further on the general speech
     """
 
     pretrained: Location | None = None
     source_language: Language | None = None
+    fine_tune: bool = False
+    silence: Annotated[float, Field(ge=0)] | None = None
+    transcript_weight: Annotated[float, Field(ge=0)] | None = None
     preset: Annotated[str, one_of("preset", PRESETS)] = "mini"
     source_size: Count | None = None
     target_size: Count | None = None
@@ -221,14 +233,19 @@ class Model(Part):
     @property
     def shape(self) -> dict[str, Any]:
         """What differs from the preset in the model itself."""
-        return self.model_dump(include={"source_size", "target_size", "dropout", "normalization"}, exclude_none=True)
+        told = {"source_size", "target_size", "dropout", "normalization", "silence", "transcript_weight"}
+        return self.model_dump(include=told, exclude_none=True)
 
     @model_validator(mode="after")
     def _together(self) -> Model:
+        if self.pretrained is None and (
+            self.fine_tune or self.silence is not None or self.transcript_weight is not None
+        ):
+            raise fault("fine_tune, silence and transcript_weight are for a pretrained model; name it as pretrained")
         mini = self.preset == "mini"
         alignment = ALIGN_MINI if mini else TrainingSettings()
         for name, changes, settings in (
-            ("training", self.training, MINI if mini else TrainingSettings()),
+            ("training", self.training, FINE_TUNE if self.pretrained else MINI if mini else TrainingSettings()),
             ("alignment", self.alignment, ALIGN_PRETRAINED if self.pretrained else alignment),
             ("language_model", self.language_model, LANGUAGE_MODEL_MINI if mini else TrainingSettings()),
         ):

@@ -14,12 +14,21 @@ from npda.files import atomic_write
 from npda.models import load_backbone
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
+from npda.models.whisper import Whisper
 from npda.systems.catalogue import Kind, Model
 from npda.training.align import AlignOptions, compute_teacher, train_alignment
 from npda.training.alignment import Variant
 from npda.training.joint import train_joint
 from npda.training.language_model import train_language_model
-from npda.training.settings import ALIGN_MINI, ALIGN_PRETRAINED, LANGUAGE_MODEL_MINI, MINI, TEXT_MINI, TrainingSettings
+from npda.training.settings import (
+    ALIGN_MINI,
+    ALIGN_PRETRAINED,
+    FINE_TUNE,
+    LANGUAGE_MODEL_MINI,
+    MINI,
+    TEXT_MINI,
+    TrainingSettings,
+)
 from npda.training.speech import defaults, train_speech
 from npda.training.text_model import text_defaults, train_text
 from npda.training.tuned_parameters import Tunes, freeze
@@ -37,7 +46,7 @@ class Job:
     training, alignment, language_model: changes of the settings; shape, text_encoder: of the models themselves;
     corpora: the stages of each kind of data, one for each language; dev: the domain's, for training on text;
     models: the stages of start, vocabulary, encoder; teacher: the stage of the states an alignment learns from;
-    pretrained: whether somebody else has trained the base
+    pretrained: whether somebody else has trained the base, or what it goes on from
     """
 
     model: Model
@@ -86,8 +95,9 @@ class Job:
 
     def resolved(self) -> TrainingSettings:
         """The settings of the training itself: those of the kind, the recipe's changes, this model's share of them."""
-        aligned = self.pretrained and self.model.kind == "alignment"
-        settings = ALIGN_PRETRAINED if aligned else _usual(self.model.kind, self.preset)
+        settings = _usual(self.model.kind, self.preset)
+        if self.pretrained:
+            settings = {"alignment": ALIGN_PRETRAINED, "speech": FINE_TUNE}.get(self.model.kind, settings)
         by_kind = {"alignment": self.alignment, "language model": self.language_model, "text": {}}
         changes = by_kind.get(self.model.kind, self.training)
         settings = replace(settings, **{"seed": self.seed, **changes})
@@ -115,7 +125,7 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job)
     dev_pairs = [corpora.text(needed[stage], "dev") for stage in job.dev if stage in needed]
     match model.kind:
         case "speech" | "recogniser":
-            shape, _ = defaults(job.preset)
+            shape, _ = defaults(job.preset, models.get("start"))
             task = "asr" if model.kind == "recogniser" else "st"
             l0_weight = L0_WEIGHT if model.gated else 0.0
             shape = replace(shape, task=task, tunes=model.tunes, l0_weight=l0_weight, **job.shape, **models)
@@ -171,6 +181,8 @@ def _count(out: Path, model: Model) -> dict[str, int]:
         tuned = "text_encoder." if model.kind == "alignment" else None
         if isinstance(modules, Speech2Text) and model.tunes != "all":
             freeze(modules, cast(Tunes, model.tunes), modules.adapters.languages if modules.adapters else ())
+        elif isinstance(modules, Whisper):
+            freeze(modules, cast(Tunes, model.tunes))
     sizes = {name: p.numel() for name, p in modules.named_parameters() if tuned or p.requires_grad}
     total = sum(p.numel() for p in modules.parameters())
     return {"total": total, "tuned": sum(n for name, n in sizes.items() if tuned is None or name.startswith(tuned))}

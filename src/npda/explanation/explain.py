@@ -13,6 +13,7 @@ from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Retriever
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
+from npda.decoding.patience import patient_search
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
@@ -53,10 +54,13 @@ def explain(
     if memory.states.shape[0] != 1:
         raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
     prompt = backbone.prompt(language)
-    ((base, *_),) = search(backbone, memory, prompt, options)
+    ((base, *_),) = patient_search(backbone, memory, prompt, options)
     ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, knn)])
+    if not adapted.ended and memory.hear_out is not None:  # as in ``patient_search``; here the memory matters too
+        memory = memory.hear_out(torch.tensor([0]))
+        ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, knn)])
     pieces = Pieces(backbone.target)
-    produced = _produced(adapted, backbone, len(prompt), options)
+    produced = [*adapted.tokens, backbone.target.eos] if adapted.ended else [*adapted.tokens]
     tokens = _tokens(backbone, memory, prompt, produced, retriever, knn, pieces)
     words, base_words = _words(tokens, base, pieces)
     return Explanation(
@@ -71,13 +75,6 @@ def explain(
         transcript=transcript,
         reference=reference,
     )
-
-
-def _produced(hypothesis: Hypothesis, backbone: Backbone, prompt: int, options: SearchOptions) -> list[int]:
-    """The tokens whose probabilities make up log_prob: with the end symbol, unless the search hit its limit."""
-    limit = min(options.max_length, backbone.max_target - prompt)
-    ended = len(hypothesis.tokens) < limit
-    return [*hypothesis.tokens, backbone.target.eos] if ended else [*hypothesis.tokens]
 
 
 def _tokens(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from npda.models.whisper import Whisper
 
     AnyBackbone = Speech2Text | Text2Text | Whisper | Seamless | SpeechEncoderDecoder
+    Trainable = Speech2Text | Whisper  # what `npda train` goes on with
 
 
 def _speech2text(directory: Path, source_language: str | None) -> Speech2Text:
@@ -94,6 +95,27 @@ def load_speech2text(directory: str | Path) -> Speech2Text:
         kind = "translates text" if backbone.max_frames == 0 else f"is of the family {type(backbone).__name__}"
         raise InputError(f"{directory} {kind}; give the directory of a speech translator or recogniser of npda train.")
     return backbone
+
+
+def load_trainable(directory: str | Path, source_language: str | None = None) -> Trainable:
+    """Open a model that can be trained further. source_language: spoken, for models of many languages"""
+    if is_public(directory):
+        from npda.models.whisper import Whisper
+
+        backbone = load_backbone(directory, source_language)
+        if isinstance(backbone, Whisper):
+            return backbone
+        if backbone.max_frames > 0:
+            raise InputError(
+                f"{directory} is of the family {type(backbone).__name__}, which cannot be trained further yet; "
+                "start from a Whisper model or from one of npda train."
+            )
+    return load_speech2text(directory)
+
+
+def is_public(directory: str | Path) -> bool:
+    """Whether it is of a family that others train, on far more than what one has oneself."""
+    return read_config(Path(directory)).get("model_type") != "speech_to_text"
 
 
 def load_text2text(directory: str | Path) -> Text2Text:

@@ -10,7 +10,7 @@ frame holds is the family's own affair: mel bands, or the samples themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,10 +24,13 @@ class Memory:
 
     states: [batch, source, dim]
     mask: [batch, source] bool, True where there is something to attend to
+    hear_out: sentences [kept] → their memory with all of the silence that follows them, which costs time; None where
+    nothing was left out
     """
 
     states: Tensor
     mask: Tensor
+    hear_out: Callable[[Tensor], Memory] | None = None
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ class Speech2Text(nn.Module):
     """A `Backbone` around transformers' Speech2Text."""
 
     suppressed = Suppressed()
+    fixed: tuple[str, ...] = ()  # names of parameters that are never trained begin like this
 
     def __init__(
         self,

@@ -1,12 +1,15 @@
 """Whisper: speech of a hundred languages into English, or into its own words.
 
 The task follows from the languages: a target in the language that is spoken is a transcript, an English one of any
-other language a translation. What is spoken is told at loading, and kept where transformers looks for it, as
-``language`` in generation_config.json. A text encoder lies beside the model in ``text_encoder/``.
+other language a translation. A model that was trained further writes one more language, its ``target_language``, as
+if it were spoken: it knows many, but writes them only as transcripts. What is spoken is told at loading, and kept where
+transformers looks for it, as ``language`` in generation_config.json; there, too, are ``target_language`` and
+``silence`` of models trained further. A text encoder lies beside the model in ``text_encoder/``.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +41,12 @@ class Whisper(nn.Module):
     """A `Backbone` around transformers' Whisper.
 
     silence: seconds that follow every utterance, at most to the end of the 30 s the model was trained on. It needs
-    some to notice the end, and time grows with them.
+    some to notice the end, and time grows with them; ``Memory.hear_out`` hears all of them. By default those it was
+    saved with: a model that was trained further with fewer has nothing more to hear.
     """
+
+    # Names of parameters that are never trained: sines, and tokens most of which no corpus of one's own holds.
+    fixed: tuple[str, ...] = ("model.model.encoder.embed_positions.", "model.model.decoder.embed_tokens.")
 
     def __init__(
         self,
@@ -48,13 +55,12 @@ class Whisper(nn.Module):
         extractor: WhisperFeatureExtractor,
         source_language: str | None = None,
         text_encoder: WhisperTextEncoder | None = None,
-        silence: float = SILENCE,
+        silence: float | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.extractor = extractor
         self.text_encoder = text_encoder
-        self.silence = silence
         self.packing = Packing()  # for everything but training
         self.target = WhisperTokens(tokenizer, model.config.vocab_size)
         self.source = self.target
@@ -65,6 +71,8 @@ class Whisper(nn.Module):
         self.suppressed = Suppressed(
             tuple(generation.suppress_tokens or ()), tuple(generation.begin_suppress_tokens or ())
         )
+        defaults = (seconds for seconds in (silence, self._trained_silence) if seconds is not None)
+        self.silence: float = next(defaults, SILENCE)
         if source_language is not None:
             self.target.language(source_language)
             generation.language = source_language
@@ -98,6 +106,31 @@ class Whisper(nn.Module):
         language = getattr(self.model.generation_config, "language", None)
         return language.strip("<|>") if language else None
 
+    @property
+    def target_language(self) -> str:
+        """What it writes unless asked otherwise: English, or what it was trained further to write."""
+        return getattr(self.model.generation_config, "target_language", None) or _ENGLISH
+
+    def learn_language(self, language: str) -> None:
+        """Make a language with a tag the one that is written; training has to follow."""
+        if not self.target.languages:
+            raise InputError("This Whisper model knows English only; take one of many languages to write another.")
+        self.target.language(language)
+        generation: Any = self.model.generation_config
+        generation.target_language = language
+
+    def learn_silence(self, seconds: float) -> None:
+        """Make so much silence all that follows an utterance; training has to follow."""
+        generation: Any = self.model.generation_config
+        self.silence = generation.silence = seconds
+
+    def set_dropout(self, dropout: float) -> None:
+        """Between all layers that speech passes through."""
+        self.model.config.dropout = dropout
+        for part in (self._encoder, self._decoder):
+            for module in (part, *part.layers):
+                module.dropout = dropout
+
     def add_text_encoder(self, layers: int | None = None, dropout: float | None = None) -> WhisperTextEncoder:
         """A text path to be trained, in place of any other.
 
@@ -127,8 +160,16 @@ class Whisper(nn.Module):
 
     def hear(self, features: Tensor, lengths: Tensor, prompts: Tensor | None = None) -> Memory:
         """What follows an utterance in its batch is silence to the ear, and out of sight beyond ``silence``."""
+        frames = round(self.silence * SAMPLE_RATE / self.extractor.hop_length)
+        heard = self._hear(features, lengths, frames)
+        if self.silence == self._trained_silence or bool((lengths + frames >= self.max_frames).all()):
+            return heard
+        return replace(heard, hear_out=lambda rows: self._hear(features[rows], lengths[rows], self.max_frames))
+
+    def _hear(self, features: Tensor, lengths: Tensor, silence: int) -> Memory:
+        """silence: frames of it after every utterance, as far as the model takes them"""
         encoder = self._encoder
-        x, lengths = self._with_silence(features, lengths)
+        x, lengths = self._with_silence(features, lengths, silence)
         for conv, stride in ((encoder.conv1, 1), (encoder.conv2, 2)):
             x = nn.functional.gelu(conv(x))
             lengths = (lengths - 1) // stride + 1
@@ -144,19 +185,23 @@ class Whisper(nn.Module):
         return self.text_encoder(self._decoder.embed_tokens(tokens), lengths, self._encoder.embed_positions.weight)
 
     def prompt(self, language: str | None = None) -> list[int]:
-        """language: to be written, English by default"""
+        """language: to be written, ``target_language`` by default"""
         start, end = self.target.special("startoftranscript"), self.target.special("notimestamps")
         if not self.target.languages:  # the models whose names end in .en
             if language not in (None, _ENGLISH):
                 raise InputError(f"This Whisper model knows English only and cannot write {language!r}.")
             return [start, end]
-        spoken, written = self.source_language, language or _ENGLISH
+        spoken, written = self.source_language, language or self.target_language
         if spoken is None:
             raise InputError("Whisper has to be told which language is spoken: give the source language, such as de.")
-        if written not in (_ENGLISH, spoken):
-            raise InputError(f"Whisper writes English or what is spoken, here {spoken!r}: it cannot write {written!r}.")
-        task = "transcribe" if written == spoken else "translate"
-        return [start, self.target.language(spoken), self.target.special(task), end]
+        if written not in (spoken, self.target_language, _ENGLISH):
+            known = " or ".join(dict.fromkeys((_ENGLISH, self.target_language)))
+            raise InputError(
+                f"This Whisper model writes {known} or what is spoken, here {spoken!r}: it cannot write {written!r}."
+            )
+        if written == _ENGLISH != spoken:
+            return [start, self.target.language(spoken), self.target.special("translate"), end]
+        return [start, self.target.language(written), self.target.special("transcribe"), end]
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
         return layer_states(self._decoder, memory, self._embed(tokens, 0), self._layers)
@@ -166,6 +211,11 @@ class Whisper(nn.Module):
 
     def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
         return output_scores(states, self.model.proj_out.weight, only, self.packing)
+
+    @property
+    def _trained_silence(self) -> float | None:
+        """Seconds of silence that a model was trained further with; None for all of the 30 s."""
+        return getattr(self.model.generation_config, "silence", None)
 
     @property
     def _encoder(self) -> Any:  # pyright sees only Tensor | Module inside
@@ -183,13 +233,12 @@ class Whisper(nn.Module):
         decoder = self._decoder
         return decoder.embed_tokens(tokens) + decoder.embed_positions.weight[position : position + tokens.shape[1]]
 
-    def _with_silence(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def _with_silence(self, features: Tensor, lengths: Tensor, silence: int) -> tuple[Tensor, Tensor]:
         """features: [batch, frames, bins], lengths: [batch] → [batch, bins, longer], lengths with the silence
 
         Whisper's log-mel values end 2 below the loudest of the utterance, and at −1.5: that is its silence.
         """
-        frames = round(self.silence * SAMPLE_RATE / self.extractor.hop_length)
-        longer = (lengths + frames).clamp(max=self.max_frames)
+        longer = (lengths + silence).clamp(max=self.max_frames)
         place = torch.arange(int(longer.max()), device=features.device)
         x = nn.functional.pad(features, (0, 0, 0, len(place) - features.shape[1]))
         spoken, heard = (place < ends[:, None] for ends in (lengths, longer))

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.errors import InputError
-from npda.models import load_backbone, read_config
+from npda.models import is_public, load_backbone, read_config
 from npda.models.backbone import Backbone
 from npda.text import Vocabulary
 from npda.training.alignment import Align, AlignData, Variant
 from npda.training.batching import BatchPlan
 from npda.training.copying import copy_data
-from npda.training.data import fingerprint
+from npda.training.data import fingerprint, occurring
 from npda.training.loop import TrainingSummary, train
 from npda.training.mixing import Mixed, MixedData, MixedPlan
 from npda.training.objectives import TextToText
@@ -28,7 +28,6 @@ from npda.training.settings import ALIGN_MINI, ALIGN_PRETRAINED, TrainingSetting
 from npda.training.speech import file_digest, weights_digest
 from npda.training.subwords import SubwordSampling
 from npda.training.teacher import TeacherStates
-from npda.training.text import TextData
 
 if TYPE_CHECKING:
     from npda.models.speech2text import Speech2Text
@@ -65,7 +64,7 @@ class AlignOptions:
 
 def align_defaults(model: str | Path) -> TrainingSettings:
     """Settings for a model: the paper's, those for the embedded corpus if it is narrower, or for large pre-trained."""
-    if _is_large(model):
+    if is_public(model):
         return ALIGN_PRETRAINED
     narrow = read_config(Path(model)).get("d_model", 256) < 256
     return ALIGN_MINI if narrow else TrainingSettings(spec_augment=None)
@@ -77,11 +76,7 @@ def default_variant(model: str | Path) -> Variant:
     Such a model is no expert in the triplets it is aligned on: text would learn to translate them far better than
     speech ever can, and the states of the two would part instead of meeting.
     """
-    return "mse-only" if _is_large(model) else "full"
-
-
-def _is_large(model: str | Path) -> bool:
-    return read_config(Path(model)).get("model_type") != "speech_to_text"
+    return "mse-only" if is_public(model) else "full"
 
 
 def train_alignment(
@@ -122,7 +117,7 @@ def train_alignment(
         train_data = AlignData(data, backbone, states)
         held_out = AlignData(dev_data, backbone, TeacherStates.open(teacher / "dev"))
         copied = copy_data(options.text, (u.src_text for u in data), backbone) if options.text else None
-        only = _occurring(len(backbone.target), *(each for each in (train_data, held_out, copied) if each is not None))
+        only = occurring(len(backbone.target), *(each for each in (train_data, held_out, copied) if each is not None))
         smoothing = settings.label_smoothing
         subwords = _subwords(backbone, options.subword_alpha)
         align = Align(backbone, text_encoder, variant, smoothing, subwords, mse_weight(states), only)
@@ -180,12 +175,6 @@ def _subwords(backbone: Backbone, alpha: float | None) -> SubwordSampling | None
     if not isinstance(backbone.source, Vocabulary):
         raise InputError("Subword sampling needs a SentencePiece vocabulary of the model's own; leave it out.")
     return SubwordSampling(backbone.source, alpha)
-
-
-def _occurring(vocabulary: int, *data: AlignData | TextData) -> Tensor | None:
-    """The tokens the data ask for, if they are less than half of the vocabulary; None for all."""
-    found = torch.unique(torch.cat([each.distinct() for each in data]))
-    return found if 2 * len(found) < vocabulary else None
 
 
 def _usable(manifests: Sequence[str | Path], settings: TrainingSettings) -> list[Utterance]:

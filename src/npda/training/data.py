@@ -61,6 +61,14 @@ class Share(Dataset[list[tuple[int, Any]]]):
         return batches
 
 
+class Distinct(Protocol):
+    """Data that know which tokens they ask for."""
+
+    def distinct(self) -> Tensor:
+        """Their ids, rising."""
+        ...
+
+
 class Writer(Protocol):
     """What data need to know of a model to tell it what to write: a backbone, or a language model."""
 
@@ -127,6 +135,12 @@ class Targets:
         return padded([row[:-1] for row in rows], self._pad), padded(labels, self._pad)
 
 
+def occurring(vocabulary: int, *data: Distinct) -> Tensor | None:
+    """The tokens the data ask for, if they are less than half of the vocabulary; None for all."""
+    found = torch.unique(torch.cat([each.distinct() for each in data]))
+    return found if 2 * len(found) < vocabulary else None
+
+
 def padded(sequences: list[Tensor], pad: int) -> Tensor:
     return pad_sequence(sequences, batch_first=True, padding_value=pad)
 
@@ -138,7 +152,7 @@ class SpeechBatch:
     features: [batch, frames, bins], lengths: [batch]
     tokens: [batch, length], what the decoder is fed: prompt and text
     labels: [batch, length], what should come next, end symbol included; pad where nothing is to be predicted
-    source: [batch, length] transcripts, source_lengths: [batch]; of length 0 where there is no CTC loss
+    source: [batch, length] transcripts, source_lengths: [batch]; of length 0 where no loss asks for them
     """
 
     features: Tensor
@@ -157,7 +171,7 @@ class SpeechData:
 
     Those that are too long, or whose text is, are left out: ``dropped`` counts them.
 
-    source: vocabulary of the transcripts, given when there is a CTC loss
+    source: vocabulary of the transcripts, given when there is a loss on them
     features: of these utterances; computed by the backbone when not given
     """
 
@@ -227,7 +241,8 @@ def text_of(utterance: Utterance, task: Task) -> str:
 
 def target_tokens(utterance: Utterance, model: Writer, task: Task) -> tuple[int, list[int]]:
     """Length of the prompt; prompt, text and end symbol."""
-    language = utterance.tgt_lang if task == "st" else utterance.src_lang
+    spoken = getattr(model, "source_language", None) or utterance.src_lang  # as the model calls it
+    language = utterance.tgt_lang if task == "st" else spoken
     return encode_target(text_of(utterance, task), language, model)
 
 
@@ -242,6 +257,6 @@ def source_tokens(utterance: Utterance, source: Tokens) -> list[int]:
     if not utterance.src_text.strip():
         raise InputError(
             f"Utterance {utterance.id!r} has no src_text, which this training needs; "
-            "add the transcripts, or set ctc_weight to 0 if only the CTC loss asks for them."
+            "add the transcripts, or set the weight of the loss on them (ctc_weight, transcript_weight) to 0."
         )
     return source.encode(utterance.src_text)

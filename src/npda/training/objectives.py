@@ -103,7 +103,7 @@ class SpeechToText(Objective):
         return token_losses(self.backbone, states, batch.labels, self.label_smoothing)
 
     def recognised(self, memory: Memory, batch: SpeechBatch) -> dict[str, Tensor]:
-        """The CTC loss on the encoder, if it is wanted."""
+        """The loss on the transcripts, if it is wanted: CTC on the encoder."""
         if self.ctc is None:
             return {}
         return {"ctc": ctc_loss(self.ctc, memory, batch, blank=self.backbone.target.pad)}

@@ -117,6 +117,18 @@ ALIGN_PRETRAINED = TrainingSettings(
     precision="bfloat16",
 )
 
+# A large pre-trained model, trained further on a few hours of speech.
+FINE_TUNE = replace(
+    ALIGN_PRETRAINED,
+    batch_frames=3_000,
+    learning_rate=1e-4,
+    warmup=50,
+    weight_decay=0.01,
+    label_smoothing=0.1,
+    spec_augment="sm",
+    max_epochs=3,
+)
+
 # Translators of text and language models of the embedded corpus; a language model counts one side only.
 TEXT_MINI = replace(MINI, batch_frames=1_000, ctc_weight=0.0, max_epochs=6)
 LANGUAGE_MODEL_MINI = replace(MINI, batch_frames=500, ctc_weight=0.0, max_epochs=6)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
@@ -15,11 +15,13 @@ from npda.audio import Normalizer, SpecAugment
 from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.errors import InputError
 from npda.files import atomic_directory
-from npda.models import load_speech2text
+from npda.models import is_public, load_speech2text, load_trainable
 from npda.models.adapters import ANY
+from npda.models.backbone import Tokens
 from npda.models.feature_selection import FeatureSelection
 from npda.models.speech2text import ADAPTERS_DIRECTORY, PRESETS, SELECTION_DIRECTORY, SOURCE_DIRECTORY, Speech2Text
 from npda.text import Vocabulary
+from npda.training import further
 from npda.training.data import SpeechData, Task, fingerprint, text_of
 from npda.training.features import FeatureStore
 from npda.training.loop import TrainingSummary, train
@@ -27,12 +29,19 @@ from npda.training.objectives import SpeechToText
 from npda.training.processes import running
 from npda.training.run import Run
 from npda.training.selection import SelectiveSpeechToText
-from npda.training.settings import MINI, TrainingSettings
+from npda.training.settings import FINE_TUNE, MINI, TrainingSettings
 from npda.training.tuned_parameters import TUNES, Tunes, freeze, reaches_encoder
+
+if TYPE_CHECKING:
+    from npda.models import Trainable
 
 _CMVN_UTTERANCES = 20_000  # at most so many tell the mean and variance of the features
 
 Normalization = Literal["global", "utterance"]
+
+_PUBLIC = ("source_language", "silence", "transcript_weight")  # choices for public models that are trained further
+# What a description tells only where it differs from the default: runs from before there was a choice go on.
+_CHOICES = ("dropout", "normalization", "tunes", "adapter_width", "l0_weight", "feature_gates", *_PUBLIC)
 
 SPEC_AUGMENT = {"lb": SpecAugment.lb, "ld": SpecAugment.ld, "sm": SpecAugment.sm, "ss": SpecAugment.ss}
 
@@ -55,6 +64,9 @@ class SpeechModel:
     adapter_width: int = 64  # bottleneck of the adapters, for tunes="adapters"
     l0_weight: float = 0.0  # above 0, gates learn to drop frames: the weight of the share that is open
     feature_gates: bool = False  # gates for the feature dimensions too
+    source_language: str | None = None  # spoken, for a public model of many languages
+    silence: float | None = None  # seconds such a model hears after an utterance, by default as before
+    transcript_weight: float = 0.0  # of writing down what is said beside the translation, for such a model
 
     def __post_init__(self) -> None:
         if self.tunes not in TUNES:
@@ -74,13 +86,18 @@ class SpeechModel:
             raise InputError(f"normalization must be global or utterance, not {self.normalization!r}.")
         if self.start is not None and (self.vocabulary is not None or self.encoder is not None):
             raise InputError("A model that is trained further keeps its own vocabulary and encoder.")
+        if self.transcript_weight < 0 or (self.silence is not None and self.silence < 0):
+            raise InputError("transcript_weight and silence must not be negative.")
+        for name in _PUBLIC:
+            if self.start is None and getattr(self, name) != getattr(SpeechModel, name):
+                raise InputError(f"{name} is for a public model that is trained further: say which one to start from.")
 
     def description(self) -> dict[str, Any]:
         """What tells this model from another; directories are told by what they hold."""
         described = asdict(self)
-        for name in ("dropout", "normalization", "tunes", "adapter_width", "l0_weight", "feature_gates"):
+        for name in _CHOICES:
             if described[name] == getattr(SpeechModel, name):
-                del described[name]  # a run from before there was this choice goes on
+                del described[name]
         if self.vocabulary is not None:
             described["vocabulary"] = file_digest(Path(self.vocabulary) / "sentencepiece.bpe.model")
         for name in ("encoder", "start"):
@@ -89,8 +106,10 @@ class SpeechModel:
         return described
 
 
-def defaults(preset: str) -> tuple[SpeechModel, TrainingSettings]:
-    """The model of a preset and the settings to train it with."""
+def defaults(preset: str, start: Path | None = None) -> tuple[SpeechModel, TrainingSettings]:
+    """The model of a preset and the settings to train it with; of a public model that is trained further, its own."""
+    if start is not None and is_public(start):
+        return SpeechModel(start=start, silence=0.5, transcript_weight=0.5), FINE_TUNE
     if preset == "mini":
         return SpeechModel(preset=preset, source_size=250, target_size=400), MINI
     if preset == "paper-multilingual":
@@ -104,7 +123,7 @@ def train_speech(
     out: str | Path,
     model: SpeechModel = SpeechModel(),
     settings: TrainingSettings = TrainingSettings(),
-    on_evaluate: Callable[[Speech2Text, int], Mapping[str, float]] | None = None,
+    on_evaluate: Callable[[Trainable, int], Mapping[str, float]] | None = None,
     progress: bool = True,
 ) -> TrainingSummary:
     """Train a model and write it to ``out``; a run that was interrupted there goes on.
@@ -116,11 +135,17 @@ def train_speech(
     described = {"train": fingerprint(utterances), "dev": fingerprint(dev_utterances)}
     processes = running()
     progress = progress and processes.is_main_process
-    with Run(out, settings, {**model.description(), **described}) as run:
-        torch.manual_seed(settings.seed)
+    run = Run(out, settings, {**model.description(), **described})
+    torch.manual_seed(settings.seed)
+    # Before anything is written: options that do not suit the model are refused here.
+    start = _go_on(model, model.start) if model.start is not None else None
+    source: Tokens | None = None
+    if start is not None and not isinstance(start, Speech2Text):
+        source = further.prepare(start, model, settings, utterances)
+    with run:
         kept, _ = within(utterances, settings.max_frames)
-        if model.start is not None:
-            backbone = load_speech2text(model.start)
+        if start is not None:
+            backbone = start
             features = FeatureStore(kept, backbone.features, progress=progress)
         else:
             filterbanks = FeatureStore(kept, audio.fbank, progress=progress)
@@ -129,15 +154,15 @@ def train_speech(
             processes.wait_for_everyone()
             backbone = _create(run.start, model)
             features = filterbanks.then(backbone.normalizer)
-        _choose_parameters(backbone, model, utterances)
-        recognise = settings.ctc_weight > 0 and reaches_encoder(backbone)
-        source = backbone.source if recognise else None
-        if recognise and source is None:
-            raise InputError("The CTC loss needs src_text in all training data; add it or set ctc_weight to 0.")
-
+        if isinstance(backbone, Speech2Text):
+            source = _choose_parameters(backbone, model, settings, utterances)
         data = SpeechData(utterances, backbone, model.task, source, settings.max_frames, features)
         dev = SpeechData(dev_utterances, backbone, model.task, source, settings.max_frames, progress=progress)
-        objective = _objective(backbone, model, settings, source)
+        augment = SPEC_AUGMENT[settings.spec_augment]() if settings.spec_augment is not None else None
+        if isinstance(backbone, Speech2Text):
+            objective = _objective(backbone, model, settings, augment, source)
+        else:
+            objective = further.objective(backbone, model, settings, augment)
         hook = (lambda update: on_evaluate(backbone, update)) if on_evaluate is not None else None
         return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress)
 
@@ -201,23 +226,46 @@ def _create(start: Path, model: SpeechModel) -> Speech2Text:
     return backbone
 
 
-def _choose_parameters(backbone: Speech2Text, model: SpeechModel, utterances: list[Utterance]) -> None:
-    """Add what the model lacks for its training, and freeze what is not tuned."""
+def _go_on(model: SpeechModel, start: Path) -> Trainable:
+    """The model that is trained further, as it is."""
+    backbone = load_trainable(start, model.source_language)
+    if isinstance(backbone, Speech2Text) and any(
+        getattr(model, name) != getattr(SpeechModel, name) for name in _PUBLIC
+    ):
+        raise InputError(
+            f"{', '.join(_PUBLIC)} are for public models of many languages, and {start} is a model of npda train: "
+            "leave them out, its transcripts are learnt with ctc_weight."
+        )
+    return backbone
+
+
+def _choose_parameters(
+    backbone: Speech2Text, model: SpeechModel, settings: TrainingSettings, utterances: list[Utterance]
+) -> Vocabulary | None:
+    """Add what the model lacks, freeze what is not tuned. → the vocabulary of transcripts, if there is a CTC loss"""
     languages = sorted({u.tgt_lang for u in utterances}) if backbone.tags else [ANY]
     if model.tunes == "adapters":
         backbone.add_adapters(languages, model.adapter_width)
     if model.l0_weight > 0 and backbone.selection is None:
         backbone.selection = FeatureSelection(backbone.dim, model.feature_gates)
     freeze(backbone, model.tunes, languages, gates=model.l0_weight > 0)
+    if settings.ctc_weight == 0 or not reaches_encoder(backbone):
+        return None
+    if backbone.source is None:
+        raise InputError("The CTC loss needs src_text in all training data; add it or set ctc_weight to 0.")
+    return backbone.source
 
 
 def _objective(
-    backbone: Speech2Text, model: SpeechModel, settings: TrainingSettings, source: Vocabulary | None
+    backbone: Speech2Text,
+    model: SpeechModel,
+    settings: TrainingSettings,
+    augment: SpecAugment | None,
+    source: Tokens | None,
 ) -> SpeechToText:
     """source: of the transcripts, if there is a CTC loss"""
     smoothing = settings.label_smoothing
     ctc = (settings.ctc_weight, len(source)) if source is not None else (0.0, None)
-    augment = SPEC_AUGMENT[settings.spec_augment]() if settings.spec_augment is not None else None
     if backbone.selection is None:
         return SpeechToText(backbone, smoothing, *ctc, augment)
     return SelectiveSpeechToText(backbone, model.l0_weight, smoothing, *ctc, augment)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from npda.models.speech2text import Speech2Text
+if TYPE_CHECKING:
+    from npda.models import Trainable
 
 # all: everything that speech passes through; decoder: the decoder alone, for instance after a frozen recogniser's
 # encoder; lna-d: layer norms and attention of the decoder (Li et al. 2021); adapters: those of the data's languages.
@@ -24,20 +25,21 @@ _IS_TUNED: dict[str, Callable[[str], bool]] = {
 }
 
 
-def freeze(backbone: Speech2Text, tunes: Tunes, languages: Sequence[str] = (), gates: bool = False) -> None:
+def freeze(backbone: Trainable, tunes: Tunes, languages: Sequence[str] = (), gates: bool = False) -> None:
     """Leave only what is tuned with a gradient.
 
     languages: whose adapters are tuned, if adapters are: a set that sees no data would only decay
     gates: whether those of the feature selection are tuned too; without their penalty they would all open
     """
-    others = () if backbone.adapters is None else set(backbone.adapters.languages) - set(languages)
-    apart = tuple(f"adapters.sets.{language}." for language in others)
+    adapters = getattr(backbone, "adapters", None)
+    others = () if adapters is None else set(adapters.languages) - set(languages)
+    apart = (*backbone.fixed, *(f"adapters.sets.{language}." for language in others))
     for name, parameter in backbone.named_parameters():
         tuned = _IS_TUNED[tunes](name) and not name.startswith(apart)
         parameter.requires_grad_(tuned or (gates and name.startswith("selection.")))
 
 
-def reaches_encoder(backbone: Speech2Text) -> bool:
+def reaches_encoder(backbone: Trainable) -> bool:
     """Whether what is tuned changes the encoder's output, so that a loss on it has something to teach."""
     parts = [name.split(".") for name, parameter in backbone.named_parameters() if parameter.requires_grad]
     return any("encoder" in part for part in parts)
