@@ -20,7 +20,7 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.errors import InputError
 from npda.evaluation.significance import compare
-from npda.evaluation.tuned import load_tuned
+from npda.evaluation.tuned import load_learned, load_tuned
 from npda.experiments import adapt as module
 from npda.experiments.adapt import AdaptOptions, Inputs, adapt
 from npda.experiments.text_path import TextPath, can_read
@@ -108,6 +108,31 @@ def test_the_gain_is_that_of_translating(files, tmp_path):
         for given in ((), fusions)
     )
     assert [*found.comparisons] == compare(adapted, alone, [u.tgt_text for u in dev], samples=100)
+
+
+def test_the_gain_of_a_network_is_that_of_translating_with_it(files, tmp_path):
+    options = replace(OPTIONS, adaptive=True)
+    given = inputs(files, tmp_path / "out", test=None)
+    plain = adapt(given, OPTIONS, progress=False)
+    found = adapt(given, options, progress=False)
+    assert {"store", "tuning", "base"} <= {*found.found}
+    assert not plain.adaptive
+    assert found.adaptive
+    assert all("--adaptive" in shlex.split(command) for command in found.next_commands)
+    dev, translator, store = read_manifest(files / "dev.tsv"), Translator.from_pretrained(files / "reads"), found.store
+    fusions = [translator.neighbours([Datastore.open(store)], load_learned(Datastore.open(store)))]
+    alone, adapted = (
+        [str(t) for t in translator.translate_all([u.audio for u in dev], SEARCH, fusions=given)]
+        for given in ((), fusions)
+    )
+    assert [*found.comparisons] == compare(adapted, alone, [u.tgt_text for u in dev], samples=100)
+
+    again = adapt(given, options, progress=False)
+    assert {"adaptive", "adapted"} <= {*again.found}
+    assert again.comparisons == found.comparisons
+    (store / "adaptive.json").unlink()
+    assert adapt(given, options, progress=False).comparisons == found.comparisons
+    assert (store / "adaptive.json").is_file()
 
 
 def test_a_killed_call_goes_on(files, tmp_path, monkeypatch):

@@ -1,10 +1,12 @@
 """The learned combiner against its formula in plain Python, its training against what must come out."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 import soundfile
+import tiny
 import tiny_store
 import torch
 import typer
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from npda.cli.explain import explain as explain_verb
 from npda.cli.translate import translate
 from npda.cli.tune import tune
 from npda.corpus.pairs import Pair, write_pairs
@@ -26,7 +29,7 @@ from npda.decoding.adaptive import (
     load_adaptive,
     save_adaptive,
 )
-from npda.decoding.beam import SearchOptions
+from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.errors import InputError
 from npda.evaluation.adaptive import Observations, learn_combiner, observe
@@ -34,12 +37,13 @@ from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import FitOptions, fit
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuned import load_learned
+from npda.explanation.explain import explain
 from npda.translator import Translator
 
 
-def combiner_of(k: int, seed: int, temperature: float = 5.0) -> AdaptiveCombiner:
+def combiner_of(k: int, seed: int, temperature: float = 5.0, scale: float = 3.0) -> AdaptiveCombiner:
     torch.manual_seed(seed)
-    combiner = AdaptiveCombiner(AdaptiveOptions(k, temperature, scale=3.0))
+    combiner = AdaptiveCombiner(AdaptiveOptions(k, temperature, scale))
     with torch.no_grad():
         for parameter in combiner.parameters():
             parameter.mul_(4)  # opinions that differ
@@ -101,6 +105,28 @@ def test_nobody_found_is_the_model_alone():
         torch.zeros(2, 2), log_probs, torch.empty(2, 1), torch.arange(2)
     )
     assert torch.equal(mixed, log_probs)
+
+
+def test_an_explanation_has_the_probabilities_of_the_formula(model, tmp_path):
+    store = Datastore.build(model, tiny_store.pairs(30), tmp_path / "store")
+    combiner, options = combiner_of(4, 6, temperature=20.0, scale=20.0), SearchOptions(beam=2, max_length=10)
+    with torch.inference_mode():
+        memory = model.hear(*tiny.speech([70]))
+        e = explain(model, memory, store, combiner, options)
+        ((found,),) = search(model, memory, model.prompt(), options, [KnnFusion(store, combiner)])
+        produced = [token.token for token in e.tokens]
+        states = model.states(memory, torch.tensor([[*model.prompt(), *produced[:-1]]]))[0, len(model.prompt()) - 1 :]
+        p_model = model.logits(states).double().softmax(dim=-1).numpy()
+    neighbours = store.search(states.numpy(), 4)
+    for row, token in enumerate(e.tokens):
+        expected = reference(combiner, neighbours.distances[row], neighbours.values[row], p_model[row])
+        assert token.p == pytest.approx(expected[token.token], abs=1e-4)
+        assert token.p == pytest.approx(token.lambda_ * token.p_knn + (1 - token.lambda_) * token.p_model, abs=1e-5)
+        assert sum(neighbour.weight for neighbour in token.neighbours) == pytest.approx(1, abs=1e-5)
+    lambdas = [token.lambda_ for token in e.tokens]
+    assert max(lambdas) - min(lambdas) > 0.1
+    assert sum(math.log(token.p) for token in e.tokens) == pytest.approx(found.log_prob, abs=1e-4)
+    assert e.signature == f"k:≤4|λ:adaptive|T:20|beam:2|store:{store.digest[:8]}"
 
 
 @given(st.lists(st.integers(-1, 4), min_size=1, max_size=9))
@@ -229,6 +255,7 @@ def test_the_verbs_train_keep_and_use_a_combiner(model, tmp_path):
     app = typer.Typer()
     app.command()(tune)
     app.command()(translate)
+    app.command()(explain_verb)
 
     def npda(*arguments: object) -> str:
         answer = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*map(str, arguments)], catch_exceptions=False)
@@ -260,5 +287,11 @@ def test_the_verbs_train_keep_and_use_a_combiner(model, tmp_path):
     )
     said = npda("translate", tmp_path / "a.wav", *shared, "--adaptive", "--max-length", 20)
     assert said.strip() == str(expected).strip()
-    with pytest.raises(InputError, match="chooses k"):
-        npda("translate", tmp_path / "a.wav", *shared, "--adaptive", "--k", 4)
+    why = json.loads(npda("explain", tmp_path / "a.wav", *shared, "--adaptive", "--max-length", 20, "--json"))
+    assert why["text"] == said.strip()
+    assert why["signature"].startswith(f"k:≤{learned.k}|λ:adaptive|")
+    for verb in ("translate", "explain"):
+        with pytest.raises(InputError, match="chooses k"):
+            npda(verb, tmp_path / "a.wav", *shared, "--adaptive", "--k", 4)
+    with pytest.raises(InputError, match="needs a --store"):
+        npda("translate", tmp_path / "a.wav", "--model", tmp_path / "model", "--adaptive")

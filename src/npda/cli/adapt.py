@@ -38,6 +38,9 @@ def adapt(
     index: Annotated[str, typer.Option(help="Of the store, as `npda build --index`.")] = "auto",
     beam: Annotated[int, typer.Option(min=1, help="Beam size of the search to tune for.")] = 5,
     decodes: Annotated[int, typer.Option(min=1, help="How many settings tuning tries out by decoding.")] = 8,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Train a network on dev that chooses k and λ token by token.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Adapt a speech translator to a domain with its text, from the model to the proof.
@@ -53,7 +56,7 @@ def adapt(
             --text domain.tsv --dev dev.tsv --test test.tsv --out adapted
 
         npda adapt --model openai/whisper-base --source-language de --triplets general.tsv --general-dev dev.tsv \\
-            --general-text german.txt --text domain.tsv --dev domain-dev.tsv --out adapted
+            --general-text german.txt --text domain.tsv --dev domain-dev.tsv --adaptive --out adapted
 
         npda adapt --model runs/base --text legal.tsv --dev legal-dev.tsv --out legal
 
@@ -78,6 +81,7 @@ def adapt(
         index=index,
         search=SearchOptions(beam),
         decodes=decodes,
+        adaptive=adaptive,
     )
     found = run(Inputs(model, text, dev, out, test), options, progress=not as_json)
     if as_json:
@@ -112,7 +116,9 @@ def _lines(found: Adaptation) -> list[str]:
         f"k {best.k}, λ {best.lambda_:g}, T {best.temperature:g}, tuned on {found.tuning.sentences} dev sentences "
         f"({found.tuning.way}) and kept in the store",
     ]
-    if best.lambda_ == 0:
+    if found.adaptive:
+        lines.append("k and λ are chosen token by token, by a network trained on these sentences and kept in the store")
+    elif best.lambda_ == 0:
         lines.append("The datastore does not help on these sentences: λ is 0, the model alone.")
     if found.dropped.leaks:
         lines.append(f"{found.dropped.leaks:,} pairs left out, as they give away held-out sentences: {found.leaks}")

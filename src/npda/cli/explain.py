@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.cli.translate import knn_options
+from npda.cli.translate import check_choices, chosen_combiner
 from npda.corpus.manifest import Utterance
 from npda.errors import InputError
 
@@ -26,6 +26,9 @@ def explain(
         float | None, typer.Option("--lambda", min=0, max=1, help="Their weight; by default as tuned, or 0.7.")
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="T of the distances; by default as tuned, or 10.")] = None,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Let the network trained by `npda tune --adaptive` choose k and λ.")
+    ] = False,
     beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
     max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
@@ -49,9 +52,10 @@ def explain(
         npda explain speech.wav --model runs/demo/aligned --store store --store terms --html why.html
 
         npda explain test.tsv --model runs/demo/aligned --store store --k 8 --lambda 0.5 --json > why.jsonl
+
+        npda explain speech.wav --model runs/demo/aligned --store store --adaptive
     """
-    if temperature is not None and temperature <= 0:
-        raise InputError(f"--temperature must be above 0, not {temperature:g}.")
+    check_choices(k, lambda_, temperature, adaptive)
     if html is not None and html.is_dir():
         raise InputError(f"{html} is a folder: name the page, for example --html {html / 'why.html'}.")
     inputs = list(_inputs(audio))
@@ -61,7 +65,7 @@ def explain(
     from npda.models import load_backbone
 
     stores = [Datastore.open(path) for path in store]  # first, since a model takes its time to load
-    knn = knn_options(stores[0], k, lambda_, temperature)
+    combiner = chosen_combiner(stores[0], k, lambda_, temperature, adaptive)
     backbone = load_backbone(model, source_language)
     for opened in stores:
         opened.check(backbone, language)
@@ -82,7 +86,7 @@ def explain(
                 print(f"npda: skipped: {error}", file=sys.stderr)
                 continue
             explanation = explain_one(
-                backbone, memory, retriever, knn, options, language, item.audio, item.src_text, item.tgt_text
+                backbone, memory, retriever, combiner, options, language, item.audio, item.src_text, item.tgt_text
             )
             _print(explanation, json)
             yield explanation

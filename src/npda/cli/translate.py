@@ -14,7 +14,7 @@ from npda.errors import InputError
 if TYPE_CHECKING:
     from npda.cli.recordings import Recording
     from npda.datastore.store import Datastore
-    from npda.decoding.knn import KnnOptions
+    from npda.decoding.knn import Combiner
 
 
 def translate(
@@ -66,15 +66,15 @@ def translate(
         raise InputError("Give either --output or --output-dir, not both.")
     if n_best > beam:
         raise InputError(f"--n-best {n_best} needs a beam at least as large; add --beam {n_best}.")
-    if adaptive and (not store or (k, lambda_, temperature) != (None, None, None)):
-        raise InputError("--adaptive needs a --store, and chooses k, λ and T itself.")
+    if adaptive and not store:
+        raise InputError("--adaptive needs a --store, where `npda tune --adaptive` has left its network.")
+    check_choices(k, lambda_, temperature, adaptive)
     from npda.cli.recordings import Translating
 
     recordings = list(_recordings(audio))
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
-    from npda.evaluation.tuned import load_learned
     from npda.files import atomic_write
     from npda.progress import bar
     from npda.translator import Translator
@@ -85,7 +85,7 @@ def translate(
     fusions = []
     if store:
         stores = [Datastore.open(path, translator.backbone) for path in store]
-        combiner = load_learned(stores[0]) if adaptive else knn_options(stores[0], k, lambda_, temperature)
+        combiner = chosen_combiner(stores[0], k, lambda_, temperature, adaptive)
         fusions = [translator.neighbours(stores, combiner, language)]
     translator.backbone.prompt(language)  # an unknown language is found out before anything is written
     total = sum(recording.seconds or 0 for recording in recordings)
@@ -113,19 +113,28 @@ def translate(
         raise typer.Exit(2)
 
 
-def knn_options(store: Datastore, k: int | None, lambda_: float | None, temperature: float | None) -> KnnOptions:
-    """What was given, else what the store was tuned to, else the defaults."""
+def check_choices(k: int | None, lambda_: float | None, temperature: float | None, adaptive: bool) -> None:
+    """Before anything is opened."""
+    if temperature is not None and temperature <= 0:
+        raise InputError(f"--temperature must be above 0, not {temperature:g}.")
+    if adaptive and (k, lambda_, temperature) != (None, None, None):
+        raise InputError("--adaptive chooses k, λ and T itself: leave them out.")
+
+
+def chosen_combiner(
+    store: Datastore, k: int | None, lambda_: float | None, temperature: float | None, adaptive: bool
+) -> Combiner:
+    """The network trained for a store; else what was given, else what the store was tuned to, else the defaults."""
     from dataclasses import replace
 
     from npda.decoding.knn import KnnOptions
-    from npda.evaluation.tuned import load_tuned
+    from npda.evaluation.tuned import load_learned, load_tuned
 
+    if adaptive:
+        return load_learned(store)
     given = {"k": k, "lambda_": lambda_, "temperature": temperature}
     options = load_tuned(store) or KnnOptions()
-    try:
-        return replace(options, **{name: value for name, value in given.items() if value is not None})
-    except ValueError as error:
-        raise InputError(f"{str(error).capitalize()}.") from None
+    return replace(options, **{name: value for name, value in given.items() if value is not None})
 
 
 def _recordings(names: list[str]) -> Iterator[Recording]:

@@ -76,7 +76,8 @@ def tune(
         from npda.evaluation.adaptive import tune_adaptive
         from npda.evaluation.devset import DevSet
 
-        learned = tune_adaptive(DevSet(backbone, sentences, way, language), opened, tuning.best, options)
+        devset = DevSet(backbone, sentences, way, language)
+        learned = tune_adaptive(devset, opened, tuning.best, options, progress=True)
         save_adaptive(store, learned.combiner, opened.digest)
     if plot is not None:
         from npda.evaluation.tuning_plot import plot_tuning

@@ -65,6 +65,9 @@ class AdaptiveCombiner(nn.Module):
         among = torch.arange(options.k) < torch.tensor(options.choices)[:, None]
         self.register_buffer("_among", among, persistent=False)
 
+    def __str__(self) -> str:
+        return f"k:≤{self.k}|λ:adaptive|T:{self.options.temperature:g}"
+
     @property
     def k(self) -> int:
         return self.options.k

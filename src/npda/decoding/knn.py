@@ -16,6 +16,10 @@ from npda.datastore.retrieval import Neighbours, Retriever
 class Combiner(Protocol):
     """How much each neighbour counts, and how much all of them together."""
 
+    def __str__(self) -> str:
+        """Its part of a signature."""
+        ...
+
     @property
     def k(self) -> int:
         """Neighbours it wants to see."""

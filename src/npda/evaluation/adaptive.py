@@ -19,6 +19,7 @@ from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import Fit, FitOptions, fit
 from npda.evaluation.likelihood import Evidence, forced
 from npda.evaluation.scores import bleu
+from npda.progress import bar
 
 SHARES = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9  # of the searches, that a gate may skip
 _LEAST = 1e-12  # a probability whose logarithm is still a number
@@ -120,12 +121,22 @@ class AdaptiveTuning:
 
 
 def tune_adaptive(
-    devset: DevSet, retriever: Retriever, tuned: KnnOptions, search: SearchOptions = SearchOptions()
+    devset: DevSet,
+    retriever: Retriever,
+    tuned: KnnOptions,
+    search: SearchOptions = SearchOptions(),
+    progress: bool = False,
 ) -> AdaptiveTuning:
     """Train a combiner that starts from tuned parameters: their T, and as many neighbours or the next power of two."""
     k = 1 << (tuned.k - 1).bit_length()
-    combiner, found = learn_combiner(observe(devset, retriever, k), tuned.temperature)
-    translations = devset.translations(search, [KnnFusion(retriever, combiner)])
+    with bar(progress) as display:
+        task = display.add_task("k and λ token by token", total=2 * len(devset), note="")
+
+        def advance(done: int) -> None:
+            display.advance(task, done)
+
+        combiner, found = learn_combiner(observe(devset, retriever, k, advance), tuned.temperature)
+        translations = devset.translations(search, [KnnFusion(retriever, combiner)], advance)
     value = bleu(translations, devset.references).value
     return AdaptiveTuning(combiner, value, found.losses[found.best], found.losses[0], len(found.losses) - 1)
 

@@ -29,13 +29,16 @@ from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.fingerprint import model_digest
 from npda.datastore.store import Datastore
 from npda.datastore.work import locked
+from npda.decoding.adaptive import SETTINGS as ADAPTIVE
+from npda.decoding.adaptive import AdaptiveCombiner, save_adaptive
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn import KnnFusion
+from npda.decoding.knn import Combiner, KnnFusion
 from npda.errors import InputError
+from npda.evaluation.adaptive import tune_adaptive
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import Comparison, compare
 from npda.evaluation.tuned import FILE as TUNED
-from npda.evaluation.tuned import save_tuned
+from npda.evaluation.tuned import load_learned, save_tuned
 from npda.evaluation.tuning import Tuning, tune
 from npda.experiments.adapt_results import Adaptation, Dropped
 from npda.experiments.kept import Kept
@@ -66,7 +69,8 @@ class Inputs:
 class AdaptOptions:
     """text_path: how the model learns to read, if it cannot; speak: a voice that reads the text aloud instead;
     language: of the translations, for models with several; source_language: of the speech, likewise;
-    decodes: points of the grid that tuning may decode; samples: of the bootstrap
+    decodes: points of the grid that tuning may decode; adaptive: k and λ are chosen token by token, by a network that
+    is trained on dev; samples: of the bootstrap
     """
 
     text_path: TextPath = field(default_factory=TextPath)
@@ -76,6 +80,7 @@ class AdaptOptions:
     index: str = "auto"
     search: SearchOptions = field(default_factory=SearchOptions)
     decodes: int = 8
+    adaptive: bool = False
     samples: int = 1000
 
 
@@ -153,8 +158,9 @@ class _Adapting:
         store = self._store(leakage, dropped)
         dev = self._sentences("dev", self.inputs.dev, held_out["dev"])
         tuning = self._tune(store, dev)
+        combiner = self._learn(store, tuning, dev) if self.options.adaptive else tuning.best
         judged = self._sentences("test", self.inputs.test, held_out["test"]) if self.inputs.test else dev
-        comparisons, sentences = self._compare(store, tuning, judged)
+        comparisons, sentences = self._compare(store, combiner, judged)
         return Adaptation(
             model=self.reader.directory,
             aligned=self.reader.aligned,
@@ -164,6 +170,7 @@ class _Adapting:
             dropped=dropped,
             leaks=self.inputs.out / "leaks.jsonl",
             tuning=tuning,
+            adaptive=self.options.adaptive,
             comparisons=tuple(comparisons),
             on="test" if self.inputs.test else "dev",
             way=judged.way,
@@ -240,18 +247,35 @@ class _Adapting:
             save_tuned(store, found)
         return found
 
-    def _compare(self, store: Datastore, tuning: Tuning, judged: _Sentences) -> tuple[list[Comparison], int]:
+    def _learn(self, store: Datastore, tuning: Tuning, dev: _Sentences) -> AdaptiveCombiner:
+        """A network trained on the sentences that were tuned on; the store keeps it."""
+        options = self.options
+
+        def learn() -> dict[str, Any]:
+            devset = DevSet(self.backbone, dev.given, dev.way, options.language)
+            learned = tune_adaptive(devset, store, tuning.best, options.search, self.progress)
+            save_adaptive(store.path, learned.combiner, store.digest)
+            return learned.record()
+
+        identity: dict[str, Any] = {"store": store.digest, "dev": [dev.digest, dev.way, options.language]}
+        identity |= {"search": asdict(options.search), "best": asdict(tuning.best)}
+        self.kept.recall("adaptive", identity, dict[str, Any], learn)
+        if not (store.path / ADAPTIVE).is_file():
+            learn()  # an equal store took the place of the one that had it
+        return load_learned(store)
+
+    def _compare(self, store: Datastore, combiner: Combiner, judged: _Sentences) -> tuple[list[Comparison], int]:
         """By paired bootstrap resampling: the model with the store beside the model alone."""
         options = self.options
         devset = DevSet(self.backbone, judged.given, judged.way, options.language)
         identity: dict[str, Any] = {"model": model_digest(self.backbone), "search": asdict(options.search)}
         identity |= {"sentences": [judged.digest, judged.way, options.language]}
         base = self.kept.recall("base", identity, list[str], lambda: self._translate(devset, "model alone"))
-        if tuning.best.lambda_ == 0:
+        if combiner.silent:
             adapted = base
         else:
-            fusion = KnnFusion(store, tuning.best)
-            identity |= {"store": store.digest, "knn": asdict(tuning.best)}
+            fusion = KnnFusion(store, combiner)
+            identity |= {"store": store.digest, "knn": _identity(combiner)}
             adapted = self.kept.recall(
                 "adapted", identity, list[str], lambda: self._translate(devset, "with the store", fusion)
             )
@@ -261,6 +285,16 @@ class _Adapting:
         with bar(self.progress) as display:
             task = display.add_task(f"translating: {how}", total=len(devset), note="")
             return devset.translations(self.options.search, fusions, lambda done: display.advance(task, done))
+
+
+def _identity(combiner: Combiner) -> str:
+    """Its signature, with the weights if it has any."""
+    if not isinstance(combiner, AdaptiveCombiner):
+        return str(combiner)
+    weights = hashlib.sha256()
+    for tensor in combiner.state_dict().values():
+        weights.update(tensor.numpy().tobytes())
+    return f"{combiner} {weights.hexdigest()[:16]}"
 
 
 def is_manifest(path: Path) -> bool:

@@ -29,7 +29,8 @@ class Adaptation:
     """A model, a store, and what they gain together.
 
     aligned: whether the text path was trained "now", "before", or there was "no" need to; on: the sentences judged by;
-    way: how they went into the model; seconds: by stage; found: stages an earlier call had done
+    way: how they went into the model; adaptive: whether k and λ are chosen token by token, not as tuned;
+    seconds: by stage; found: stages an earlier call had done
     """
 
     model: Path
@@ -40,6 +41,7 @@ class Adaptation:
     dropped: Dropped
     leaks: Path
     tuning: Tuning
+    adaptive: bool
     comparisons: tuple[Comparison, ...]
     on: Literal["dev", "test"]
     way: Way
@@ -53,7 +55,8 @@ class Adaptation:
     def next_commands(self) -> tuple[str, str]:
         """What to type now: translate, and ask why."""
         language = ["--language", self.language] if self.language else []
-        common = ["speech.wav", "--model", str(self.model), "--store", str(self.store), *language]
+        adaptive = ["--adaptive"] if self.adaptive else []
+        common = ["speech.wav", "--model", str(self.model), "--store", str(self.store), *language, *adaptive]
         return (
             shlex.join(["npda", "translate", *common]),
             shlex.join(["npda", "explain", *common, "--html", "why.html"]),
@@ -72,6 +75,7 @@ class Adaptation:
             "leaks": self.dropped.leaks,
             "leaks_file": str(self.leaks),
             "best": parameters(self.tuning.best),
+            "adaptive": self.adaptive,
             "tuned_on": self.tuning.way,
             "judged_on": self.on,
             "way": self.way,

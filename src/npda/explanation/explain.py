@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from npda.audio import load
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Retriever
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
-from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
+from npda.decoding.knn import Combiner, KnnFusion, KnnOptions, interpolate, knn_distribution
 from npda.decoding.patience import patient_search
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
@@ -39,7 +40,7 @@ def explain(
     backbone: Backbone,
     memory: Memory,
     retriever: TellingRetriever,
-    knn: KnnOptions = KnnOptions(),
+    combiner: Combiner = KnnOptions(),
     options: SearchOptions = SearchOptions(),
     language: str | None = None,
     audio: str = "",
@@ -55,20 +56,22 @@ def explain(
         raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
     prompt = backbone.prompt(language)
     ((base, *_),) = patient_search(backbone, memory, prompt, options)
-    ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, knn)])
+    ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, combiner)])
     if not adapted.ended and memory.hear_out is not None:  # as in ``patient_search``; here the memory matters too
         memory = memory.hear_out(torch.tensor([0]))
-        ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, knn)])
+        ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, combiner)])
     pieces = Pieces(backbone.target)
     produced = [*adapted.tokens, backbone.target.eos] if adapted.ended else [*adapted.tokens]
-    tokens = _tokens(backbone, memory, prompt, produced, retriever, knn, pieces)
+    tokens = _tokens(backbone, memory, prompt, produced, retriever, combiner, pieces)
     words, base_words = _words(tokens, base, pieces)
     return Explanation(
         audio=audio,
         text=backbone.target.decode(adapted.tokens),
         base_text=backbone.target.decode(base.tokens),
         log_prob=adapted.log_prob,
-        signature="|".join([str(knn), f"beam:{options.beam}", *(f"store:{s.digest[:8]}" for s in _stores(retriever))]),
+        signature="|".join(
+            [str(combiner), f"beam:{options.beam}", *(f"store:{s.digest[:8]}" for s in _stores(retriever))]
+        ),
         words=words,
         base_words=base_words,
         tokens=tokens,
@@ -83,25 +86,26 @@ def _tokens(
     prompt: Sequence[int],
     produced: Sequence[int],
     retriever: TellingRetriever,
-    knn: KnnOptions,
+    combiner: Combiner,
     pieces: Pieces,
 ) -> tuple[Token, ...]:
     device = memory.states.device
     fed = torch.tensor([[*prompt, *produced[:-1]]], device=device)
     states = backbone.states(memory, fed)[0, len(prompt) - 1 :]
     log_probs = torch.log_softmax(backbone.logits(states).float(), dim=-1)
-    found = retriever.search(states.float().cpu().numpy(), knn.k)
-    weights = knn_weights(torch.from_numpy(found.distances).to(device), knn.temperature)
+    found = retriever.search(states.float().cpu().numpy(), combiner.k)
     values = torch.from_numpy(found.values).to(device, torch.long)
+    weights, mixing = combiner.combine(torch.from_numpy(found.distances).to(device), values)
     p_knn = knn_distribution(weights, values, log_probs.shape[-1])
-    p = interpolate(log_probs, p_knn, knn.lambda_).exp()
+    p = interpolate(log_probs, p_knn, mixing).exp()
+    lambdas = mixing[:, 0].tolist() if isinstance(mixing, Tensor) else [mixing] * len(produced)
     p_model = log_probs.exp()
 
     tokens = []
     for row, token in enumerate(produced):
         base_token = int(p_model[row].argmax())
         anybody = bool(p_knn[row].any())
-        lambda_ = knn.lambda_ if anybody else 0.0
+        lambda_ = lambdas[row] if anybody else 0.0
         of_model, of_store = float(p_model[row, token]), float(p_knn[row, token])
         # Two tokens may be the store's favourites alike, so equality decides and not argmax.
         favoured = lambda_ > 0 and of_store == float(p_knn[row].max())
