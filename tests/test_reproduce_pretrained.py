@@ -10,8 +10,8 @@ import tiny_store
 import tiny_training
 import tiny_whisper
 
-from npda.corpus.manifest import write_manifest
-from npda.corpus.pairs import write_pairs
+from npda.corpus.manifest import read_manifest, write_manifest
+from npda.corpus.pairs import Pair, write_pairs
 from npda.experiments.recipe import load_recipe
 from npda.experiments.tables import TABLES
 from npda.systems.catalogue import SYSTEMS
@@ -66,7 +66,8 @@ def corpora(directory: Path, source: str, target: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pretrained")
     corpora(directory, "de", "en")
-    write_pairs(directory / "more.tsv", tiny_store.pairs(9))
+    given_away = [Pair(u.src_text, u.tgt_text) for u in read_manifest(directory / "domain-test.tsv")]
+    write_pairs(directory / "more.tsv", [*tiny_store.pairs(9), *given_away])
     (directory / "whisper.yaml").write_text(RECIPE)
     return directory
 
@@ -97,7 +98,7 @@ def test_every_system_of_a_pretrained_model(folder: Path, tmp_path: Path):
     assert rows["E2E-ST-Base"]["tuned M"]["value"] == 0
     assert 0 < rows["NPDA-kNN-ST"]["tuned M"]["value"] < rows["NPDA-kNN-ST"]["total M"]["value"]
     assert any(row["system"]["value"] == "NPDA-kNN-ST w/o copying" for row in ablation["rows"])
-    # The text has nine pairs, the speech six utterances.
+    # The text has nine pairs but for those that give away the test set, the speech six utterances.
     entries = [row["entries"]["value"] for row in datastores["rows"]]
     assert len(entries) >= 1
     kinds = {

@@ -42,6 +42,11 @@ def has_speech(corpus: Corpus) -> bool:
     return not isinstance(corpus, Europarl | TextPairs) and not (isinstance(corpus, MiniCorpus) and corpus.pairs)
 
 
+def has_more_text(corpus: Corpus) -> bool:
+    """Whether there is text beside what is spoken."""
+    return isinstance(corpus, Manifests) and corpus.text is not None
+
+
 def write_speech(directory: Path, corpus: Corpus, language: str, seed: int, log: Log) -> None:
     """Manifests and text pairs of all splits; audio stays where it is."""
     no_test = isinstance(corpus, Manifests) and corpus.test is None
@@ -57,7 +62,7 @@ def write_speech(directory: Path, corpus: Corpus, language: str, seed: int, log:
 
 
 def write_text(directory: Path, corpus: Corpus, language: str, seed: int, held_out: Iterable[Pair], log: Log) -> None:
-    """Text pairs of a corpus without speech, and without what is in ``held_out``."""
+    """Text pairs of a corpus without speech, or beside it, and without what gives away ``held_out``."""
     held_out = list(held_out)
     if isinstance(corpus, MiniCorpus):
         pairs = list(_drawn(corpus, language, seed, held_out))
@@ -65,8 +70,8 @@ def write_text(directory: Path, corpus: Corpus, language: str, seed: int, held_o
         if isinstance(corpus, Europarl):
             source = clean(europarl.stream(corpus.root, language))
         else:
-            assert isinstance(corpus, TextPairs)
-            source = stream_pairs(corpus.train)
+            assert isinstance(corpus, TextPairs | Manifests)
+            source = stream_pairs(corpus.train if isinstance(corpus, TextPairs) else corpus.text or corpus.train)
         kept, report = drop_leaks(source, held_out)
         count = corpus.pairs if isinstance(corpus, Europarl) else None
         pairs = list(kept if count is None else sample_pairs(kept, count, seed, directory))

@@ -219,7 +219,7 @@ class _Planner:
             shape=self.recipe.model.shape,
             text_encoder=self.recipe.model.text_encoder.model_dump(exclude_none=True),
             corpora=data,
-            dev=self.all_languages("domain text", direction),
+            dev=tuple(self.corpus(direction.domain, language) for language in direction.languages),
             models=models,
             languages=direction.languages,
             pretrained=pretrained is not None,
@@ -255,10 +255,13 @@ class _Planner:
 
     def data(self, data: Wanted, direction: Direction, language: str) -> str:
         """The stage that holds one kind of data."""
-        if meant(data, direction.large_text is not None) != "large text":
-            return self.corpus(direction.general if data == "general speech" else direction.domain, language)
-        assert direction.large_text is not None
-        return self.large_text(direction.large_text, direction.domain, language)
+        kind, domain = meant(data, direction.large_text is not None), direction.domain
+        if kind == "large text":
+            assert direction.large_text is not None
+            return self.large_text(direction.large_text, domain, language)
+        if kind == "domain text" and corpora.has_more_text(self.recipe.corpora[domain]):
+            return self.large_text(domain, domain, language)
+        return self.corpus(direction.general if kind == "general speech" else domain, language)
 
     def corpus(self, name: str, language: str) -> str:
         corpus, seed = self.recipe.corpora[name], self.recipe.seeds.corpus

@@ -88,8 +88,8 @@ class Europarl(Part):
 class Manifests(Part):
     """Speech with translations of one's own, in fairseq-S2T manifests.
 
-    text: more pairs than are spoken; test: may be missing from a corpus that is never the domain;
-    origin: where to get it, for those who lack it
+    text: more pairs than are spoken, of which those that give away dev or test sentences go into no store;
+    test: may be missing from a corpus that is never the domain; origin: where to get it, for those who lack it
     """
 
     kind: Literal["manifests"]
