@@ -25,7 +25,7 @@ from npda.datastore.index import build_index
 from npda.datastore.shards import Chunk, write_shard
 from npda.datastore.spec import EXACT, choose
 from npda.datastore.store import Datastore
-from npda.files import atomic_directory, cache_dir
+from npda.io.files import atomic_directory, cache_dir
 
 TOKENS, CONTEXTS = 8_000, 60_000
 GROUPS, DIRECTIONS = 64, 10  # of tokens with the same directions to step into

@@ -38,7 +38,7 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn import KnnOptions
 from npda.evaluation.tuned import load_tuned
-from npda.files import cache_dir
+from npda.io.files import cache_dir
 from npda.models.whisper import SILENCE, Whisper
 from npda.translator import Translator
 

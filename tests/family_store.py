@@ -14,7 +14,7 @@ from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnOptions
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.translator import Translator
 
 

@@ -18,12 +18,12 @@ from npda.corpus.pairs import Pair, read_pairs, write_pairs
 from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.errors import InputError
 from npda.evaluation.significance import compare
 from npda.evaluation.tuned import load_learned, load_tuned
 from npda.experiments import adapt as module
 from npda.experiments.adapt import AdaptOptions, Inputs, adapt
 from npda.experiments.text_path import TextPath, can_read
+from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.training.settings import TrainingSettings
 from npda.translator import Translator

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from npda.corpus.manifest import write_manifest
 from npda.datastore.fingerprint import decoder_fingerprint
 from npda.decoding.beam import SearchOptions, search
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.training.settings import TrainingSettings
 from npda.training.speech import SpeechModel, train_speech

@@ -31,13 +31,13 @@ from npda.decoding.adaptive import (
 )
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions
-from npda.errors import InputError
 from npda.evaluation.adaptive import Observations, learn_combiner, observe
 from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import FitOptions, fit
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuned import load_learned
 from npda.explanation.explain import explain
+from npda.io.errors import InputError
 from npda.translator import Translator
 
 

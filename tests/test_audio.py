@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from transformers import Speech2TextFeatureExtractor
 
 from npda.audio import MEL_BINS, SAMPLE_RATE, Normalizer, SpecAugment, duration, fbank, frame_count, load, stream
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 def tone(rate: int = SAMPLE_RATE, seconds: float = 0.5, pitch: float = 440.0) -> np.ndarray:

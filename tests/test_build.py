@@ -21,7 +21,7 @@ from npda.datastore import build as build_module
 from npda.datastore.build import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 QUIET = BuildOptions(progress=False, chunk=7)
 

@@ -10,7 +10,7 @@ from test_text2text import model
 from npda import audio
 from npda.cascade import Cascade, TextTranslator
 from npda.decoding.beam import SearchOptions
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.text2text import MAX_SOURCE
 from npda.translator import Translation, Translator
 

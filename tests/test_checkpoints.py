@@ -17,7 +17,7 @@ import tiny_training
 from torch import nn
 
 import npda.training.checkpoints as checkpoints
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.training.checkpoints import Checkpoints
 from npda.training.log import Log
 from npda.training.run import Run

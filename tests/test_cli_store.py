@@ -11,7 +11,7 @@ from npda.cli.build import build
 from npda.cli.inspect import inspect
 from npda.cli.remove import remove
 from npda.corpus.pairs import write_pairs
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 app = typer.Typer()
 for verb in (build, inspect, remove):

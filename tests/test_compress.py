@@ -22,7 +22,7 @@ from npda.datastore.pruning import PruneOptions, redundant
 from npda.datastore.retrieval import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @pytest.fixture(scope="module")

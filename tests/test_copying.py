@@ -10,7 +10,7 @@ import tiny_whisper
 import torch
 
 from npda.corpus.manifest import write_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
 from npda.training.align import AlignOptions, train_alignment

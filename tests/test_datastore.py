@@ -15,7 +15,7 @@ from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
 from npda.datastore.work import locked
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 QUIET = BuildOptions(progress=False, chunk=20)
 WITH_INDEX = BuildOptions(progress=False, chunk=20, index="IVF8,SQ8", nprobe=8)

@@ -21,7 +21,6 @@ from npda.corpus.mini import Mini, prepare, speech
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
 from npda.decoding.beam import SearchOptions
-from npda.errors import InputError
 from npda.experiments import demo, demo_model, demo_stages
 from npda.experiments.demo import run_demo
 from npda.experiments.demo_corpus import read_corpus
@@ -30,6 +29,7 @@ from npda.experiments.demo_model import FILE, ModelRecipe, open_model
 from npda.experiments.demo_results import DemoReport, changed_first, marked
 from npda.experiments.demo_stages import DemoOptions
 from npda.explanation.records import Evidence
+from npda.io.errors import InputError
 from npda.models.speech2text import Speech2Text
 from npda.training.settings import ALIGN_MINI, MINI
 from npda.training.speech import SpeechModel

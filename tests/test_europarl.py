@@ -17,7 +17,7 @@ from npda.corpus.cleaning import CleaningSettings, clean
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
 from npda.corpus.sampling import chosen, sample_pairs
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tiny_corpora import RATE, edit
 
 from npda import audio
 from npda.corpus import europarl_st
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 SPEECHES = ("en.20081117.21.1-146", "en.20090112.3.1-7")
 

@@ -30,13 +30,13 @@ from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Neighbours
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions
-from npda.errors import InputError
 from npda.explanation.explain import explain, merge
 from npda.explanation.page import SHOWN, write_page
 from npda.explanation.records import Explanation, Neighbour, Token
 from npda.explanation.style import CSS
 from npda.explanation.table import render
 from npda.explanation.words import Pieces, kept_words
+from npda.io.errors import InputError
 
 PAIRS = tiny_store.pairs(60)
 OPTIONS = SearchOptions(beam=3, max_length=14)

@@ -10,7 +10,7 @@ import tiny_training
 import torch
 
 from npda.corpus.manifest import read_manifest, write_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.backbone import Memory
 from npda.models.feature_selection import FeatureSelection, compact, hard_concrete, open_probability

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from npda.errors import InputError
-from npda.files import atomic_directory, atomic_write, audio_piece, cache_dir, read_lines, write_lines
+from npda.io.errors import InputError
+from npda.io.files import atomic_directory, atomic_write, audio_piece, cache_dir, read_lines, write_lines
 
 
 def _break_off(writing, name: str) -> None:
@@ -47,7 +47,7 @@ def test_kill_leaves_the_old_file(tmp_path):
     path.write_text("old")
     program = (
         "import sys, time\n"
-        "from npda.files import atomic_write\n"
+        "from npda.io.files import atomic_write\n"
         "with atomic_write(sys.argv[1]) as temporary:\n"
         "    temporary.write_text('half')\n"
         "    print('writing', flush=True)\n"

@@ -13,7 +13,7 @@ import tiny_whisper
 import torch
 
 from npda.corpus.manifest import read_manifest, write_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import SILENCE, Whisper
 from npda.training.data import SpeechData

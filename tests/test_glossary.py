@@ -4,7 +4,7 @@ import pytest
 
 from npda.corpus.glossary import read_glossary
 from npda.corpus.pairs import Pair
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @pytest.mark.parametrize(

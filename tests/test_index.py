@@ -18,7 +18,7 @@ from npda.datastore.search import IndexSearcher, set_threads
 from npda.datastore.spec import IndexSpec, check_factory, choose, training_sample
 from npda.datastore.store import Datastore
 from npda.datastore.train import centroids, dealt
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from npda.cli.filter import filter_
 from npda.corpus.leakage import LeakageFilter, LeakageSettings, drop_leaks, normalize
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair, read_pairs, write_pairs
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from npda.corpus.synthesis import Espeak
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnOptions
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.segmentation import Pauses, Stretch, gathered, stretches
 from npda.segmentation.detectors import Loudness
 from npda.translator import Translator

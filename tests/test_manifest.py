@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npda.corpus.manifest import Utterance, read_manifest, within, write_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 HEADER = "id\taudio\tn_frames\ttgt_text"
 

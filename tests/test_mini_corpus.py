@@ -14,7 +14,7 @@ from npda.corpus.manifest import read_manifest
 from npda.corpus.mini import Mini, prepare, speech
 from npda.corpus.mini.grammar import SPLITS, sentences
 from npda.corpus.pairs import read_pairs
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 SENTENCES = 4
 

@@ -13,7 +13,7 @@ import pytest
 from npda.corpus.mini import english, french, german, grammar, lexicon
 from npda.corpus.mini.frames import Frame
 from npda.corpus.mini.grammar import DOMAINS, LANGUAGES, SPLITS, sentences
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 load_lexicon = cache(lexicon.load_lexicon)
 

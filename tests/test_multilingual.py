@@ -17,10 +17,10 @@ from npda.corpus.pairs import Pair
 from npda.datastore.build import BuildOptions, Source
 from npda.datastore.format import SourceInfo
 from npda.datastore.store import Datastore
-from npda.errors import InputError
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import score
 from npda.evaluation.similarity import similarity
+from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.training.align import AlignOptions, train_alignment
 from npda.training.settings import TrainingSettings

@@ -13,7 +13,7 @@ from tiny_corpora import RATE, edit
 from npda import audio
 from npda.corpus import mustc
 from npda.corpus.manifest import read_manifest, write_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def test_a_store_from_pairs_steers_a_translation(tmp_path, monkeypatch):
 def test_only_processors_this_process_may_use_are_counted(monkeypatch):
     import os
 
-    from npda.cores import cores
+    from npda.io.cores import cores
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3, 5}, raising=False)
     assert cores() == 3

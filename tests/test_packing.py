@@ -13,7 +13,7 @@ from torch.nn.functional import linear
 
 from npda.decoding.beam import SearchOptions
 from npda.decoding.candidates import best
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.packing import Packing, plain
 from npda.translator import Translator
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair, read_moses, read_pairs, write_pairs
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 def test_headerless_two_columns(tmp_path):

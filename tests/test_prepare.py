@@ -15,7 +15,7 @@ from npda.corpus.manifest import read_manifest
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, read_pairs
 from npda.corpus.sampling import chosen
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @pytest.fixture(scope="module")

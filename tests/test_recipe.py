@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.errors import InputError
 from npda.experiments.recipe import PRESETS, MiniCorpus, Recipe, Search, load_recipe
 from npda.experiments.recipe_yaml import parse_yaml
+from npda.io.errors import InputError
 
 SYSTEMS = ("E2E-ST-Base", "kNN-MT", "NPDA-kNN-ST", "NPDA-kNN-ST+")
 TABLES = ("adaptation", "ablation", "datastore-size")

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from npda.cli import app
 from npda.corpus.manifest import write_manifest
-from npda.errors import InputError
 from npda.experiments.inputs import check_corpus
 from npda.experiments.recipe import Europarl, EuroparlST, MustC
+from npda.io.errors import InputError
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 

@@ -126,7 +126,7 @@ def test_every_system_of_a_model_trained_further(tmp_path: Path):
 
 
 def test_what_is_for_a_pretrained_model_needs_one(folder: Path, tmp_path: Path):
-    from npda.errors import InputError
+    from npda.io.errors import InputError
 
     text = RECIPE.replace("pretrained: $NPDA_MODELS/tiny-whisper", "fine_tune: true")
     (tmp_path / "wrong.yaml").write_text(text)
@@ -135,8 +135,8 @@ def test_what_is_for_a_pretrained_model_needs_one(folder: Path, tmp_path: Path):
 
 
 def test_a_voice_is_asked_for_before_anything_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from npda.errors import InputError
     from npda.experiments.planning import plan_recipe
+    from npda.io.errors import InputError
 
     monkeypatch.setenv("NPDA_MODELS", str(tmp_path))
     recipe = load_recipe(folder / "whisper.yaml", list(SYSTEMS), TABLES, ['voice=""'])

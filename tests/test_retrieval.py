@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from npda.datastore import exact, search
 from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
 from npda.datastore.table import KeyTable
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 def check(found, keys: np.ndarray, queries: np.ndarray, k: int, tolerance: float = 1e-4) -> None:

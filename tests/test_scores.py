@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from jiwer import wer as jiwer_wer
 from typer.testing import CliRunner
 
-from npda.errors import InputError
 from npda.evaluation.scores import METRICS, bleu, chrf, normalize, score, wer
 from npda.evaluation.significance import Comparison, compare
-from npda.files import write_lines
+from npda.io.errors import InputError
+from npda.io.files import write_lines
 
 WORDS = ("der", "die", "Präsident", "spricht", "über", "Öl", ",", ".", "Haushalt", "2009", "“Ja”", "geht’s")
 SENTENCE = st.lists(st.sampled_from("abc"), max_size=8)

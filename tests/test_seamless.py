@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from npda.cli import app
 from npda.corpus.pairs import write_pairs
 from npda.decoding.beam import SearchOptions, search
-from npda.errors import InputError
 from npda.experiments.text_path import can_read
+from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models import seamless as family
 from npda.models.hearing import features_of

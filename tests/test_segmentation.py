@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from npda import audio
 from npda.corpus.synthesis import Espeak
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.segmentation import Detector, Pauses, Stretch, best_detector, stretches
 from npda.segmentation.cutting import Cutter
 from npda.segmentation.detectors import FRAME, Loudness, Silero, has_silero

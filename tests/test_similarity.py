@@ -11,10 +11,10 @@ import torch
 from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
-from npda.errors import InputError
 from npda.evaluation import devset as devset_module
 from npda.evaluation.devset import DevSet
 from npda.evaluation.similarity import similarity
+from npda.io.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 from transformers import Speech2TextForConditionalGeneration, Speech2TextProcessor
 
 from npda.audio import Normalizer
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.speech2text import Speech2Text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize

@@ -21,8 +21,8 @@ from npda import audio
 from npda.corpus.manifest import write_manifest
 from npda.datastore.fingerprint import decoder_fingerprint
 from npda.decoding.beam import SearchOptions, search
-from npda.errors import InputError
 from npda.experiments.text_path import can_read
+from npda.io.errors import InputError
 from npda.models import load_backbone, tagged_tokens
 from npda.models.hearing import features_of
 from npda.models.speech_encoder_decoder import SpeechEncoderDecoder

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npda.errors import InputError
 from npda.experiments.running import Report, Watcher, run
 from npda.experiments.stages import Log, Plan, Stage, plan
+from npda.io.errors import InputError
 
 
 class Kitchen:

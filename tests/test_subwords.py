@@ -17,7 +17,7 @@ import torch
 from test_alignment import SETTINGS, aligned_backbone
 
 from npda.corpus.manifest import read_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.text import Vocabulary
 from npda.training.align import AlignOptions, train_alignment
 from npda.training.alignment import Align, AlignData

@@ -11,7 +11,7 @@ import pytest
 from npda.audio import SAMPLE_RATE
 from npda.corpus.mini.speech import VOICES
 from npda.corpus.synthesis import Espeak
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 TEXTS = ("she sees six chairs and a fish", "the committee adopts the report", "where is the old doctor?")
 

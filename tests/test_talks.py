@@ -8,10 +8,10 @@ import tiny_training
 
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import read_pairs
-from npda.errors import InputError
 from npda.experiments import corpora
 from npda.experiments.recipe import Recipe
 from npda.experiments.stages import Log
+from npda.io.errors import InputError
 
 
 @pytest.fixture

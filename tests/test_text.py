@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import Speech2TextProcessor, Speech2TextTokenizer
 
 from npda.audio import Normalizer
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.text import MUSTC_LANGUAGES, Vocabulary
 
 COMMON = "der die das Haus Straße grün schön über müde Bürger fährt Katze Öl Ärger annehmen, heute. morgen?"

@@ -11,7 +11,7 @@ import torch
 from npda.cascade import TextTranslator
 from npda.corpus.pairs import Pair, write_pairs
 from npda.decoding.beam import SearchOptions, search
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_backbone, load_speech2text, load_text2text
 from npda.models.language_model import LanguageModel
 from npda.models.text2text import PRESETS, Text2Text, Text2TextSize

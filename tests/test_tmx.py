@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from npda.corpus.pairs import Pair
 from npda.corpus.tmx import read_tmx
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from transformers import Speech2TextForConditionalGeneration
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.backbone import Memory
 from npda.training.batching import BatchPlan

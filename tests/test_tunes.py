@@ -14,7 +14,7 @@ from torch import nn
 from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextAttention
 
 from npda.corpus.manifest import read_manifest, write_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.speech2text import Speech2Text
 from npda.training.settings import TrainingSettings

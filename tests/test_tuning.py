@@ -23,13 +23,13 @@ from npda.datastore.remembering import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
-from npda.errors import InputError
 from npda.evaluation.devset import DevSet
 from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuned import load_tuned, save_tuned
 from npda.evaluation.tuning import Decoded, Point, best_or_alone, climb, favourite, scored, temperature_factor, tune
 from npda.evaluation.tuning_plot import plot_tuning
+from npda.io.errors import InputError
 
 SMALL = Grid(Axis((2, 4, 8)), Axis((0.1, 0.3, 0.5, 0.7, 0.9)), Axis((1.0, 10.0, 50.0)))
 SHORT = SearchOptions(beam=2, max_length=24)

@@ -23,7 +23,7 @@ from npda.corpus.synthesis import Espeak
 from npda.corpus.voices import PicoVoice, PiperVoice, voice
 from npda.datastore.build import BuildOptions, Source
 from npda.datastore.store import Datastore
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 QUIET = BuildOptions(progress=False, chunk=4)
 

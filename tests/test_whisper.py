@@ -12,7 +12,7 @@ from transformers import WhisperForConditionalGeneration, WhisperProcessor
 
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.patience import patient_search
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
 from npda.training.alignment import Align, AlignBatch

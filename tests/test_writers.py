@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.writers import FORMATS, Result, Segment, write, write_all
 
 TALK = Result(

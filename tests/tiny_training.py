@@ -14,7 +14,7 @@ import tiny
 
 from npda import audio
 from npda.corpus.manifest import Utterance, write_manifest
-from npda.files import atomic_write
+from npda.io.files import atomic_write
 from npda.models.speech2text import Speech2Text
 from npda.training.data import SpeechData
 from npda.training.loop import TrainingSummary, train

@@ -14,8 +14,8 @@ import numpy as np
 import soundfile
 import soxr
 
-from npda.errors import InputError
-from npda.files import atomic_write, audio_piece
+from npda.io.errors import InputError
+from npda.io.files import atomic_write, audio_piece
 
 if TYPE_CHECKING:
     from torch import Tensor

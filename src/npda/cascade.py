@@ -12,7 +12,7 @@ import torch
 
 from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.fusion import Fusion
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_text2text
 from npda.models.batches import cut
 from npda.models.text2text import MAX_SOURCE, Text2Text

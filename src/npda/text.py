@@ -10,8 +10,8 @@ from pathlib import Path
 
 import sentencepiece
 
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 
 logger = logging.getLogger(__name__)
 

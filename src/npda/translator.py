@@ -18,7 +18,7 @@ from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
 from npda.decoding.patience import patient_search
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
 from npda.models.batches import cut

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from npda.errors import InputError
-from npda.files import atomic_write, audio_piece
+from npda.io.errors import InputError
+from npda.io.files import atomic_write, audio_piece
 from npda.subtitles import Cue, cues
 
 FORMATS = ("txt", "json", "srt", "vtt", "tsv")

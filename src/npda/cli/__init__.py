@@ -28,7 +28,7 @@ from npda.cli.train import train
 from npda.cli.train_text import train_text
 from npda.cli.translate import translate
 from npda.cli.tune import tune
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 app = typer.Typer(
     name="npda",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 def compress(

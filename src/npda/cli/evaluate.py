@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.evaluation.scores import Score
@@ -83,7 +83,7 @@ def _sentences(path: str, column: str) -> list[str]:
     """The lines of a text file or of standard input, or one column of a TSV."""
     from npda.corpus.manifest import column_places, split_row
     from npda.corpus.pairs import COLUMNS, read_pairs
-    from npda.files import read_lines
+    from npda.io.files import read_lines
 
     if path == "-":
         return _standard_input()

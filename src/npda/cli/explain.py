@@ -11,7 +11,7 @@ import typer
 
 from npda.cli.translate import check_choices, chosen_combiner
 from npda.corpus.manifest import Utterance
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.explanation.records import Explanation
@@ -75,7 +75,7 @@ def explain(
         from npda.datastore.retrieval import JoinedRetriever
         from npda.explanation.explain import explain as explain_one
         from npda.explanation.explain import hear
-        from npda.progress import track
+        from npda.io.progress import track
 
         retriever, options = JoinedRetriever(stores), SearchOptions(beam, length_penalty, max_length)
         for item in track(inputs, "explaining"):
@@ -126,7 +126,7 @@ def _print(explanation: Explanation, as_json: bool) -> None:
 def _write(explanations: Iterator[Explanation], path: Path) -> None:
     """The page, unless there is nothing to show."""
     from npda.explanation.page import write_page
-    from npda.files import atomic_write
+    from npda.io.files import atomic_write
 
     # A file name that is not UTF-8 reaches us with lone surrogates, which could not be written.
     with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", errors="replace") as stream:

@@ -22,7 +22,7 @@ from npda.cli.leaks import (
 )
 from npda.corpus.leakage import LeakageReport, LeakageSettings
 from npda.corpus.pairs import COLUMNS
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 DEFAULTS = LeakageSettings()
 
@@ -74,7 +74,7 @@ def filter_(
 
     from npda.corpus.leakage import LeakageFilter
     from npda.corpus.pairs import stream_moses
-    from npda.progress import track
+    from npda.io.progress import track
 
     leakage = LeakageFilter((pair for path in against for pair in held_out_pairs(path, languages)), settings)
     pairs = pairs_of(train, languages) if train else stream_moses(*inputs)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from npda.corpus.leakage import REASONS, SIDES, Leak, LeakageReport
 from npda.corpus.pairs import Pair, stream_pairs
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 WHY = {
     "equal": "the {side} is a held-out one",
@@ -73,7 +73,7 @@ def _first_line(path: Path) -> str:
 def table_writer(path: Path | None, columns: tuple[str, ...]) -> Iterator[Callable[[dict[str, str]], None]]:
     """A TSV with a header, written row by row and published at the end; no path, no table."""
     from npda.corpus.manifest import join_row
-    from npda.files import atomic_write
+    from npda.io.files import atomic_write
 
     if path is None:
         yield lambda row: None

@@ -21,7 +21,7 @@ from npda.cli.leaks import (
     report_row,
     table_writer,
 )
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.corpus.leakage import LeakageFilter, LeakageReport
@@ -150,7 +150,7 @@ def europarl(
     from npda.corpus.leakage import LeakageFilter, LeakageReport
     from npda.corpus.pairs import COLUMNS
     from npda.corpus.sampling import sample_pairs
-    from npda.progress import track
+    from npda.io.progress import track
 
     settings = CleaningSettings(max_words, max_ratio)
     held_out = against or []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.writers import Result, Segment
 
 if TYPE_CHECKING:

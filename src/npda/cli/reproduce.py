@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from npda.cores import cores
-from npda.errors import InputError
+from npda.io.cores import cores
+from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 def train_text(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.cli.recordings import Recording
@@ -75,8 +75,8 @@ def translate(
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
-    from npda.files import atomic_write
-    from npda.progress import bar
+    from npda.io.files import atomic_write
+    from npda.io.progress import bar
     from npda.translator import Translator
     from npda.writers import write, write_all
 

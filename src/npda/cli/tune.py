@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from npda.corpus.pairs import Pair
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 MARKUP, LONG, UNEVEN = "with markup", "with too many words", "of uneven lengths"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from npda.corpus.layout import expect_folder, language_code
 from npda.corpus.pairs import Pair, stream_moses
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 SAMPLE = 2_000_000  # pairs of a direction in the paper
 

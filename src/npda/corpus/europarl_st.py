@@ -14,8 +14,8 @@ from pathlib import Path
 from npda.corpus.layout import expect_file, expect_folder, file_name, language_code
 from npda.corpus.manifest import Utterance
 from npda.corpus.segments import Segments, Span, seconds
-from npda.errors import InputError
-from npda.files import read_lines, stream_lines
+from npda.io.errors import InputError
+from npda.io.files import read_lines, stream_lines
 
 SPLITS = ("train", "dev", "test", "train-noisy")
 

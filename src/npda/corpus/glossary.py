@@ -4,8 +4,8 @@ import csv
 from pathlib import Path
 
 from npda.corpus.pairs import Pair
-from npda.errors import InputError
-from npda.files import read_lines
+from npda.io.errors import InputError
+from npda.io.files import read_lines
 
 # Column names that say which side is which; a header is recognised by having one of each.
 SOURCE_NAMES = ("src_text", "source", "src", "source term", "term")

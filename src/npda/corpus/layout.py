@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 def language_code(language: str) -> str:

@@ -22,7 +22,7 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from npda.corpus.pairs import Pair
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 Reason = Literal["equal", "contained", "containing", "near"]
 Side = Literal["pair", "source", "target"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from npda.errors import InputError
-from npda.files import audio_piece, read_lines, write_lines
+from npda.io.errors import InputError
+from npda.io.files import audio_piece, read_lines, write_lines
 
 
 @dataclass(frozen=True, slots=True)

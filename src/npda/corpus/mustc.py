@@ -13,7 +13,7 @@ from pathlib import Path
 from npda.corpus.layout import expect_file, expect_folder, file_name, language_code
 from npda.corpus.manifest import Utterance
 from npda.corpus.segments import Segments, Span, seconds
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 SPLITS = ("train", "dev", "tst-COMMON", "tst-HE")
 

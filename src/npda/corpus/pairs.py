@@ -7,8 +7,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from npda.corpus.manifest import column_places, join_row, split_row
-from npda.errors import InputError
-from npda.files import stream_lines, write_lines
+from npda.io.errors import InputError
+from npda.io.files import stream_lines, write_lines
 
 logger = logging.getLogger(__name__)
 

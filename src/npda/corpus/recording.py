@@ -16,13 +16,13 @@ from pathlib import Path
 import soundfile
 
 from npda.audio import SAMPLE_RATE, frame_count
-from npda.cores import cores
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair
 from npda.corpus.voices import Voice
-from npda.errors import InputError
-from npda.files import atomic_write
-from npda.progress import bar
+from npda.io.cores import cores
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
+from npda.io.progress import bar
 
 AUDIO = "audio"
 _WINDOW = 256  # pairs handed to the threads at once

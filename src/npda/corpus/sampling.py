@@ -8,7 +8,7 @@ import numpy as np
 
 from npda.corpus.manifest import join_row
 from npda.corpus.pairs import COLUMNS, Pair
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 def chosen(total: int, count: int, seed: int) -> np.ndarray:

@@ -12,9 +12,9 @@ import soundfile
 from npda.audio import SAMPLE_RATE, frame_count
 from npda.corpus.cleaning import one_line
 from npda.corpus.manifest import Utterance
-from npda.errors import InputError
-from npda.files import read_lines
-from npda.progress import track
+from npda.io.errors import InputError
+from npda.io.files import read_lines
+from npda.io.progress import track
 
 EMPTY, SHORT, CLIPPED = "without text on a side", "too short to hear", "clipped to the end of the recording"
 

@@ -14,7 +14,7 @@ import numpy as np
 import soxr
 
 from npda.audio import SAMPLE_RATE
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 # From espeak-ng's speak_lib.h.
 _AUDIO_OUTPUT_SYNCHRONOUS = 2

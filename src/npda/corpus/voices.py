@@ -27,7 +27,7 @@ import soxr
 
 from npda.audio import SAMPLE_RATE
 from npda.corpus.synthesis import Espeak
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 PICO_LANGUAGES = ("en-US", "en-GB", "de-DE", "es-ES", "fr-FR", "it-IT")
 _SECONDS = 120  # that a program may take for one text

@@ -29,10 +29,10 @@ from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries, Shard, write_shard
 from npda.datastore.spec import check_factory, choose
 from npda.datastore.work import Workspace, clear, workspace
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
+from npda.io.progress import bar
 from npda.models.backbone import Backbone
-from npda.progress import bar
 
 if TYPE_CHECKING:
     from npda.corpus.voices import Voice

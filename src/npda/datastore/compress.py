@@ -18,8 +18,8 @@ from npda.datastore.retrieval import open_searcher
 from npda.datastore.shards import Chunk, Shard, write_shard
 from npda.datastore.spec import check_factory, choose
 from npda.datastore.store import Datastore
-from npda.errors import InputError
-from npda.files import atomic_directory
+from npda.io.errors import InputError
+from npda.io.files import atomic_directory
 
 
 @dataclass(frozen=True)

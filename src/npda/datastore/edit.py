@@ -18,7 +18,7 @@ from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries
 from npda.datastore.spec import EXACT, choose
 from npda.datastore.work import Workspace, locked, workspace
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone
 
 _WORK = ".edit"

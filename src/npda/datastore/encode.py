@@ -19,7 +19,7 @@ from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Chunk
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from npda.datastore.format import BackboneInfo, StoreInfo
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone
 
 _DECODERS = ("decoder", "text_decoder")  # what transformers' models call theirs

@@ -20,8 +20,8 @@ from npda.datastore.search import IndexSearcher, set_threads
 from npda.datastore.shards import Entries, Shard
 from npda.datastore.spec import EXACT, IndexSpec
 from npda.datastore.train import train, turned
-from npda.files import atomic_write
-from npda.progress import track
+from npda.io.files import atomic_write
+from npda.io.progress import track
 
 PART_BYTES = 256 << 20  # of codes added in memory before they are written
 MEASURED_AGAIN = 5_000_000  # keys up to which an edit measures recall again, since that reads them all

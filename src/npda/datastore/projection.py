@@ -12,8 +12,8 @@ from safetensors.numpy import load, save_file
 from npda.datastore.format import PROJECTION_FILE, FileInfo, ProjectionInfo
 from npda.datastore.shards import Entries
 from npda.datastore.spec import training_keys
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 
 _BLOCK_ROWS = 65_536
 _SEED = 0

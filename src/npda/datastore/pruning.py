@@ -9,7 +9,7 @@ import numpy as np
 
 from npda.datastore.search import Searcher
 from npda.datastore.shards import Entries
-from npda.progress import track
+from npda.io.progress import track
 
 _QUERIES = 1_024
 

@@ -12,7 +12,7 @@ from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import INDEX_FILE
 from npda.datastore.search import IndexSearcher, Searcher, missing
 from npda.datastore.store import Datastore, Entry
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @dataclass(frozen=True)

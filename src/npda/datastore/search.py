@@ -8,11 +8,11 @@ from typing import Protocol
 import faiss
 import numpy as np
 
-from npda.cores import cores
 from npda.datastore.lists import inverted, open_mapped
 from npda.datastore.shards import Entries
 from npda.datastore.table import KeyTable
-from npda.errors import InputError
+from npda.io.cores import cores
+from npda.io.errors import InputError
 
 _RESCORED = 1 << 18  # numbers of candidates' keys held at once: what the processor's cache holds
 

@@ -15,7 +15,7 @@ import torch
 
 from npda.datastore.format import SHARDS, FileInfo, ShardInfo
 from npda.datastore.table import KeyTable
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 _TEXTS = "texts.bin"
 _ARRAYS = {

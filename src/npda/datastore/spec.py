@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import faiss
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 class KeyTable:

@@ -10,8 +10,8 @@ from npda.datastore.format import INDEX_FILE, FileInfo
 from npda.datastore.lists import open_mapped
 from npda.datastore.shards import Shard
 from npda.datastore.store import Datastore
-from npda.errors import InputError
-from npda.progress import track
+from npda.io.errors import InputError
+from npda.io.progress import track
 
 _ROWS = 65_536
 _POSITIONS = 1 << 20  # no sentence is that long

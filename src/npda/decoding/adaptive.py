@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from npda.datastore.format import FileInfo
 from npda.decoding.knn import knn_weights
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 
 WEIGHTS, SETTINGS = "adaptive.safetensors", "adaptive.json"
 

@@ -14,12 +14,12 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
 from npda.decoding.skipping import LearnedGate, SkippingFusion, signs
-from npda.errors import InputError
 from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import Fit, FitOptions, fit
 from npda.evaluation.likelihood import Evidence, forced
 from npda.evaluation.scores import bleu
-from npda.progress import bar
+from npda.io.errors import InputError
+from npda.io.progress import bar
 
 SHARES = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9  # of the searches, that a gate may skip
 _LEAST = 1e-12  # a probability whose logarithm is still a number

@@ -17,7 +17,7 @@ from npda.corpus.pairs import Pair
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.patience import patient_search
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut
 

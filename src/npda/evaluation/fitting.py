@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @dataclass(frozen=True)

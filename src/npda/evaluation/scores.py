@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric

@@ -12,9 +12,9 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.shallow import ShallowFusion
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu
+from npda.io.progress import bar
 from npda.models.backbone import Backbone
 from npda.models.language_model import LanguageModel
-from npda.progress import bar
 
 WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 _SMALLEST, _LARGEST = 0.005, 2.0  # no search beyond these

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from npda.errors import InputError
 from npda.evaluation.scores import (
     METRICS,
     check,
@@ -18,6 +17,7 @@ from npda.evaluation.scores import (
     wer_signature,
     word_errors,
 )
+from npda.io.errors import InputError
 
 LEVEL = 0.05  # a p-value below it is called significant
 

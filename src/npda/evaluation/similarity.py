@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from npda.corpus.manifest import Utterance
-from npda.errors import InputError
 from npda.evaluation.devset import DevSet
+from npda.io.errors import InputError
+from npda.io.progress import bar
 from npda.models.backbone import Backbone
-from npda.progress import bar
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from npda.datastore.store import Datastore
 from npda.decoding.adaptive import AdaptiveCombiner, load_adaptive
 from npda.decoding.knn import KnnOptions
-from npda.errors import InputError
 from npda.evaluation.tuning import Tuning, parameters
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 
 FILE = "knn.json"
 

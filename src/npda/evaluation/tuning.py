@@ -17,12 +17,12 @@ from npda.datastore.remembering import RememberingRetriever
 from npda.datastore.retrieval import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnFusion, KnnOptions
-from npda.errors import InputError
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
 from npda.evaluation.scores import bleu
+from npda.io.errors import InputError
+from npda.io.progress import bar
 from npda.models.backbone import Backbone
-from npda.progress import bar
 
 # The paper's temperatures, 1 … 200, suit distances of this order: 0.01 … 2 times as large.
 USUAL_SCALE = 100.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from npda.evaluation.tuning import Tuning
-from npda.files import atomic_write
+from npda.io.files import atomic_write
 
 
 def plot_tuning(tuning: Tuning, path: str | Path) -> None:

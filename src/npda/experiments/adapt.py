@@ -33,7 +33,6 @@ from npda.decoding.adaptive import SETTINGS as ADAPTIVE
 from npda.decoding.adaptive import AdaptiveCombiner, save_adaptive
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import Combiner, KnnFusion
-from npda.errors import InputError
 from npda.evaluation.adaptive import tune_adaptive
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import Comparison, compare
@@ -43,8 +42,9 @@ from npda.evaluation.tuning import Tuning, tune
 from npda.experiments.adapt_results import Adaptation, Dropped
 from npda.experiments.kept import Kept
 from npda.experiments.text_path import Reader, TextPath, with_text_path
-from npda.files import atomic_write, stream_lines
-from npda.progress import bar, track
+from npda.io.errors import InputError
+from npda.io.files import atomic_write, stream_lines
+from npda.io.progress import bar, track
 from npda.training.speech import file_digest
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from npda.corpus.manifest import Utterance, read_manifest, write_manifest
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs, write_pairs
 from npda.corpus.sampling import sample_pairs
-from npda.errors import InputError
 from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, Talks, TextPairs
 from npda.experiments.stages import Log
+from npda.io.errors import InputError
 
 SPLITS = ("train", "dev", "test")
 _LARGEST_SEED = 1_000  # seeds a large text of the embedded corpus may be drawn with

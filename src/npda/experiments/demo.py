@@ -29,8 +29,8 @@ from npda.experiments.demo_model import LANGUAGE, DemoModel, open_model, train_m
 from npda.experiments.demo_page import write_report
 from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport
 from npda.experiments.demo_stages import DemoOptions, Stages
-from npda.files import write_lines
-from npda.progress import bar
+from npda.io.files import write_lines
+from npda.io.progress import bar
 from npda.translator import Translator
 
 

@@ -17,8 +17,8 @@ from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.build import BuildOptions, Source
 from npda.datastore.store import Datastore
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 from npda.models.backbone import Backbone
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from npda import __version__
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.mini.speech import PITCHES, RATES, VOICES
-from npda.errors import InputError
-from npda.files import atomic_directory
+from npda.io.errors import InputError
+from npda.io.files import atomic_directory
 from npda.models import load_backbone
 from npda.training.align import AlignOptions, train_alignment
 from npda.training.settings import ALIGN_MINI, TrainingSettings

@@ -12,7 +12,7 @@ from npda.experiments.plots import inline
 from npda.explanation.document import head
 from npda.explanation.page import write_page
 from npda.explanation.wording import clean, percent
-from npda.files import atomic_write
+from npda.io.files import atomic_write
 
 _MORE_CSS = """
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 1rem;

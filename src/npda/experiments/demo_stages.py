@@ -26,7 +26,7 @@ from npda.experiments.demo_model import SHIPPED, ModelRecipe
 from npda.experiments.demo_results import BASE, KNN_MT, NPDA, CurvePoint, System, changed_first
 from npda.explanation.explain import explain, hear
 from npda.explanation.records import Explanation
-from npda.progress import track
+from npda.io.progress import track
 from npda.translator import Translator
 
 EXAMPLES = 5

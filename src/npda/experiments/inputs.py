@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from npda.corpus import europarl, europarl_st, mustc
-from npda.errors import InputError
 from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MustC, Recipe, Talks, TextPairs
 from npda.experiments.recipe_part import FOLDERS, folder
 from npda.experiments.stages import Plan
+from npda.io.errors import InputError
 
 
 def check_inputs(recipe: Recipe, plan: Plan) -> None:

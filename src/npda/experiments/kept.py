@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from npda import __version__
-from npda.files import atomic_write
+from npda.io.files import atomic_write
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from npda.errors import InputError
-from npda.experiments.names import unknown
 from npda.experiments.recipe_yaml import parse_yaml
+from npda.io.errors import InputError
+from npda.io.names import unknown
 
 
 def set_values(recipe: dict[str, Any], changes: Iterable[str]) -> None:

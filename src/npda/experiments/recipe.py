@@ -20,8 +20,6 @@ from pydantic import (
 )
 
 from npda.corpus.mini.grammar import DOMAINS, LANGUAGES
-from npda.errors import InputError
-from npda.experiments.names import unknown
 from npda.experiments.overrides import set_roots, set_values
 from npda.experiments.recipe_part import (
     Count,
@@ -37,7 +35,9 @@ from npda.experiments.recipe_part import (
     sentence_of,
 )
 from npda.experiments.recipe_yaml import read_yaml
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
+from npda.io.names import unknown
 from npda.training.settings import (
     ALIGN_MINI,
     ALIGN_PRETRAINED,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from npda.experiments.names import unknown
+from npda.io.names import unknown
 
 
 def fault(sentence: str) -> PydanticCustomError:

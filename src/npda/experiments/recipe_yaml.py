@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 _LARGEST = 256 * 1024  # bytes of a recipe; larger files are something else
 

@@ -17,7 +17,7 @@ from npda.experiments.recipe import Recipe
 from npda.experiments.report_plots import pictures
 from npda.experiments.table import Cell, Table
 from npda.explanation.document import head
-from npda.files import atomic_write
+from npda.io.files import atomic_write
 
 _MORE_CSS = """
 body { max-width: 76rem; }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from npda.datastore.format import StoreInfo, read_info
 from npda.evaluation.significance import Comparison, compare
 from npda.experiments.recipe import Direction, Recipe
-from npda.files import read_lines
+from npda.io.files import read_lines
 from npda.systems.catalogue import MODELS
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from npda.errors import InputError
-from npda.experiments.digests import Digests
-from npda.experiments.names import unknown
-from npda.files import atomic_write
+from npda.io.digests import Digests
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
+from npda.io.names import unknown
 
 ENGINE = 1  # part of every key: a new number makes everything anew
 MARK = "stage.json"

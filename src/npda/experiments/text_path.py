@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest
-from npda.errors import InputError
-from npda.files import cache_dir
+from npda.io.errors import InputError
+from npda.io.files import cache_dir
 from npda.models import load_backbone
 from npda.models.hub import model_directory
 from npda.training.align import AlignOptions, align_defaults, train_alignment

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from npda.experiments import corpora
 from npda.experiments.stages import Log
-from npda.files import atomic_write
+from npda.io.files import atomic_write
 from npda.models import load_backbone
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text

@@ -31,7 +31,7 @@ from npda.evaluation.tuning import tune
 from npda.experiments import corpora
 from npda.experiments.stages import Log
 from npda.experiments.training import MODEL
-from npda.files import atomic_write, write_lines
+from npda.io.files import atomic_write, write_lines
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.systems.catalogue import System

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 Decider = Literal["model", "store", "both"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from npda.explanation.records import Evidence, Token, Word
 from npda.explanation.words import END_PIECE, WORD_BEGIN
-from npda.files import audio_piece
+from npda.io.files import audio_piece
 
 
 def clean(text: str) -> str:

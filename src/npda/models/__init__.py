@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.hub import model_directory
 
 if TYPE_CHECKING:

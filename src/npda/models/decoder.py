@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Memory
 from npda.models.masks import attention_mask
 from npda.models.packing import Pack, Packing, plain

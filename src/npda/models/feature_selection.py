@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 from npda.models.backbone import Memory
 
 _BETA, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1  # temperature and the interval that is clipped to [0, 1]: Louizos et al.

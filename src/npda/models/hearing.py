@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npda import audio
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 _NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/model
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model")  # no pickled weights, no code

@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 from npda.models import read_config
 from npda.models.backbone import Tokens
 from npda.models.decoder import output_scores, target_prompt

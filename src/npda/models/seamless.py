@@ -24,7 +24,7 @@ from transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2 import Seamles
 from transformers.utils import logging as transformers_logging
 
 from npda.audio import MAX_FRAMES, SAMPLE_RATE
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import layer_states, output_scores, positions, stream_layer
 from npda.models.hub import weight_names

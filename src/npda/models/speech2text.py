@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from npda import audio
 from npda.audio import Normalizer
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.adapters import Adapters, AdapterSize
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import Adapt, decoder_states, decoder_stream, output_scores, positions, target_prompt

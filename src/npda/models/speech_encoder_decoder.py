@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, SpeechEncoderDecoderModel, Wav2Vec2Featu
 from transformers.utils import logging as transformers_logging
 
 from npda.audio import MAX_FRAMES, SAMPLE_RATE, frame_count
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import read_config
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import layer_states, output_scores, stream_layers

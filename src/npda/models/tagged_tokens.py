@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 _VOCABULARY = ("tokenizer.json", "sentencepiece.bpe.model")
 

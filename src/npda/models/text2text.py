@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import Speech2TextConfig
 from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextDecoder
 
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import decoder_states, decoder_stream, output_scores, target_prompt
 from npda.models.packing import Packing

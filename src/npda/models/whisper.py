@@ -20,7 +20,7 @@ from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneratio
 from transformers.utils import logging as transformers_logging
 
 from npda.audio import SAMPLE_RATE
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Memory, Suppressed
 from npda.models.decoder import layer_states, output_scores, stream_layers
 from npda.models.encoder import encoder_states

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 from transformers.models.whisper.modeling_whisper import WhisperEncoder, WhisperEncoderLayer
 
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 from npda.models.backbone import Memory
 from npda.models.encoder import ready_layers
 from npda.models.masks import attention_mask

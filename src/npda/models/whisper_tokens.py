@@ -11,7 +11,7 @@ from functools import cached_property
 
 from transformers import WhisperTokenizer
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from os import PathLike, fspath
 
 from npda import audio
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.segmentation.cutting import Cutter, Pauses, Stretch
 from npda.segmentation.detectors import Detector, best_detector
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from npda.corpus.manifest import Utterance, read_manifest, within
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import is_public, load_backbone, read_config
 from npda.models.backbone import Backbone
 from npda.text import Vocabulary

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from npda.corpus.manifest import Utterance
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone
 from npda.training.data import Targets, TokenRows, fingerprint, padded, source_tokens, target_tokens
 from npda.training.objectives import Objective, columns, smoothed_cross_entropy

@@ -23,8 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from npda.errors import InputError
-from npda.files import atomic_directory, atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_directory, atomic_write
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from npda.corpus.pairs import Pair
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone
 from npda.training.text import TextData, read_sources
 

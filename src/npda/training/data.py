@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from npda import audio
 from npda.corpus.manifest import Utterance, within
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Tokens
 from npda.training.features import FeatureStore
 

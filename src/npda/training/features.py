@@ -8,8 +8,8 @@ import numpy as np
 
 from npda import audio
 from npda.corpus.manifest import Utterance
-from npda.errors import InputError
-from npda.progress import track
+from npda.io.errors import InputError
+from npda.io.progress import track
 
 MEMORY = 2 * 1024**3  # bytes of features kept by default: seven hours of speech
 

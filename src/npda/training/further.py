@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from npda.audio import SpecAugment
 from npda.corpus.manifest import Utterance
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.backbone import Tokens
 from npda.training.objectives import SpeechToText
 from npda.training.settings import TrainingSettings

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from npda.corpus.manifest import read_manifest
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.speech2text import TEXT_DIRECTORY
 from npda.training.batching import BatchPlan

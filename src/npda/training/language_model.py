@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.models.language_model import PRESETS, LanguageModel
 from npda.text import Vocabulary
 from npda.training.loop import TrainingSummary, train

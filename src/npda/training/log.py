@@ -11,7 +11,7 @@ import torch
 from accelerate.state import PartialState
 from torch import Tensor
 
-from npda.files import write_lines
+from npda.io.files import write_lines
 from npda.training.processes import add_up
 
 

@@ -21,8 +21,8 @@ from rich.progress import Progress
 from torch.autograd.graph import increment_version
 from torch.utils.data import DataLoader
 
-from npda.errors import InputError
-from npda.progress import bar
+from npda.io.errors import InputError
+from npda.io.progress import bar
 from npda.training.batching import BatchPlan, Plan, derived_seed
 from npda.training.checkpoints import State, restore, trainable
 from npda.training.data import Data, Share

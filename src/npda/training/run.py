@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from npda.errors import InputError
-from npda.files import atomic_write
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
 from npda.training.checkpoints import Checkpoints, flush
 from npda.training.log import Log
 from npda.training.processes import running

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 Schedule = Literal["inverse-sqrt", "cosine", "constant"]
 Precision = Literal["float32", "bfloat16"]

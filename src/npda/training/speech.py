@@ -13,8 +13,8 @@ import torch
 from npda import audio
 from npda.audio import Normalizer, SpecAugment
 from npda.corpus.manifest import Utterance, read_manifest, within
-from npda.errors import InputError
-from npda.files import atomic_directory
+from npda.io.errors import InputError
+from npda.io.files import atomic_directory
 from npda.models import is_public, load_speech2text, load_trainable
 from npda.models.adapters import ANY
 from npda.models.backbone import Tokens

@@ -13,7 +13,7 @@ from math import exp
 
 import torch
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 from npda.text import Vocabulary
 
 _WAYS = 64  # to cut a word: all of most words, the likeliest of long ones

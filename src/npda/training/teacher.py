@@ -12,9 +12,9 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from npda.corpus.manifest import Utterance
-from npda.files import atomic_directory
+from npda.io.files import atomic_directory
+from npda.io.progress import bar
 from npda.models.backbone import Backbone
-from npda.progress import bar
 from npda.training.batching import by_length
 from npda.training.data import fingerprint, target_tokens
 from npda.training.features import FeatureStore

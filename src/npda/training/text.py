@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from npda.corpus.pairs import Pair, stream_pairs
-from npda.errors import InputError
-from npda.files import stream_lines
+from npda.io.errors import InputError
+from npda.io.files import stream_lines
 from npda.models.backbone import Backbone
 from npda.models.text2text import MAX_SOURCE
 from npda.training.data import Targets, TokenRows, Writer, encode_target, padded

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from npda.errors import InputError
-from npda.files import atomic_directory
+from npda.io.errors import InputError
+from npda.io.files import atomic_directory
 from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.text2text import PRESETS, Text2Text
 from npda.text import Vocabulary

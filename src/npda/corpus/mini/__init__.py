@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from npda.errors import InputError
-from npda.files import atomic_directory, cache_dir
+from npda.io.errors import InputError
+from npda.io.files import atomic_directory, cache_dir
 
 _DESCRIPTION = "mini.json"
 

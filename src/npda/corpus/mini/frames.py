@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from npda.corpus.mini import english, french, german
 from npda.corpus.mini.lexicon import Adjective, Lexicon, Noun, Pronoun
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 ADJECTIVE_RATE = 0.4
 RULES = {"en": english, "de": german, "fr": french}

@@ -12,7 +12,7 @@ from itertools import accumulate
 from npda.corpus.mini.frames import Frame
 from npda.corpus.mini.lexicon import load_lexicon, read_yaml
 from npda.corpus.pairs import Pair
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 # Names the caches of prepared speech: to be raised whenever the sentences change.
 VERSION = "5"

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from npda.corpus.mini import english, french, german
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 
 @dataclass(frozen=True)

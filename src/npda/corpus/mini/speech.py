@@ -9,13 +9,13 @@ from pathlib import Path
 import soundfile
 
 from npda.audio import SAMPLE_RATE, frame_count
-from npda.cores import cores
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, write_pairs
 from npda.corpus.synthesis import Espeak, Synthesizer
-from npda.progress import bar
+from npda.io.cores import cores
+from npda.io.progress import bar
 
 VOICES = ("en-us", "en-us+f3", "en-us+m3")
 # Brisk, so that a sentence takes little more than a hundred frames and a model is trained in minutes.

@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from npda.files import atomic_write
+from npda.io.files import atomic_write
 
 # A file written to twice within the clock's grain looks the same both times, so a young one is not remembered.
 _YOUNG = 2.0

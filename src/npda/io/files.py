@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from npda.errors import InputError
+from npda.io.errors import InputError
 
 _PIECE = re.compile(r"(?P<path>.+):(?P<offset>\d+):(?P<length>\d+)", re.DOTALL)
 
