@@ -17,7 +17,7 @@ from torch import nn
 
 from benchmarks.decode import BEAM, FRAMES, PIECES, TOKENS, model, ours, speech, theirs
 from benchmarks.harness import Line, arguments, interleaved, ratio, report, sizes
-from npda.models.packing import Packing, Projection, plain
+from npda.models.layers.packing import Packing, Projection, plain
 from npda.models.speech2text import Speech2Text
 
 Product = tuple[torch.Tensor, nn.Linear]  # of [rows, inputs] with its weight

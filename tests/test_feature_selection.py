@@ -13,7 +13,7 @@ from npda.corpus.manifest import read_manifest, write_manifest
 from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.backbone import Memory
-from npda.models.feature_selection import FeatureSelection, compact, hard_concrete, open_probability
+from npda.models.layers.feature_selection import FeatureSelection, compact, hard_concrete, open_probability
 from npda.training.data import SpeechData
 from npda.training.selection import SelectiveSpeechToText
 from npda.training.settings import TrainingSettings

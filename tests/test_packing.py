@@ -14,7 +14,7 @@ from torch.nn.functional import linear
 from npda.decoding.beam import SearchOptions
 from npda.decoding.candidates import best
 from npda.io.errors import InputError
-from npda.models.packing import Packing, plain
+from npda.models.layers.packing import Packing, plain
 from npda.translator import Translator
 
 X = torch.randn(2, 5, 256, generator=torch.Generator().manual_seed(0))

@@ -23,7 +23,7 @@ from npda.experiments.text_path import can_read
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models import seamless as family
-from npda.models.hearing import features_of
+from npda.models.features import features_of
 from npda.models.seamless import Seamless
 
 GREEDY = SearchOptions(beam=1, max_length=30)

@@ -24,7 +24,7 @@ from npda.decoding.beam import SearchOptions, search
 from npda.experiments.text_path import can_read
 from npda.io.errors import InputError
 from npda.models import load_backbone, tagged_tokens
-from npda.models.hearing import features_of
+from npda.models.features import features_of
 from npda.models.speech_encoder_decoder import SpeechEncoderDecoder
 from npda.training.align import AlignOptions, train_alignment
 from npda.training.alignment import Align, AlignBatch

@@ -12,8 +12,8 @@ import torch
 from npda.datastore.retrieval import Neighbours
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions
-from npda.models import packing
 from npda.models.backbone import Memory
+from npda.models.layers import packing
 from npda.models.text2text import Text2Text
 
 WAVES = [tiny_whisper.waveform(seconds, seed) for seed, seconds in enumerate([1.1, 0.4, 2, 0.7, 1.5, 0.9, 1.9, 1.2])]

@@ -22,7 +22,7 @@ from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
 from npda.models.batches import cut
-from npda.models.hearing import features_of
+from npda.models.features import features_of
 from npda.segmentation import Detector, Pauses, gathered, stretches
 from npda.writers import Segment
 

@@ -18,7 +18,7 @@ from npda.decoding.patience import patient_search
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
-from npda.models.hearing import features_of
+from npda.models.features import features_of
 
 
 class TellingRetriever(Retriever, Protocol):

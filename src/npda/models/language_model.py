@@ -20,8 +20,8 @@ from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models import read_config
 from npda.models.backbone import Tokens
-from npda.models.decoder import output_scores, target_prompt
-from npda.models.stream import with_room
+from npda.models.layers.decoder import output_scores, target_prompt
+from npda.models.layers.stream import with_room
 from npda.models.text_encoder import TextEncoder, TextEncoderSize, positions
 from npda.text import Vocabulary
 

@@ -26,12 +26,12 @@ from transformers.utils import logging as transformers_logging
 from npda.audio import MAX_FRAMES, SAMPLE_RATE
 from npda.io.errors import InputError
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import layer_states, output_scores, positions, stream_layer
 from npda.models.hub import weight_names
-from npda.models.masks import attention_mask
-from npda.models.packing import Packing
+from npda.models.layers.decoder import layer_states, output_scores, positions, stream_layer
+from npda.models.layers.masks import attention_mask
+from npda.models.layers.packing import Packing
+from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.seamless_tokens import language_tags, source_tokens
-from npda.models.stream import StreamLayer, TransformerStream
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
 
 transformers_logging.disable_progress_bar()

@@ -20,13 +20,13 @@ from transformers.utils import logging as transformers_logging
 from npda import audio
 from npda.audio import Normalizer
 from npda.io.errors import InputError
-from npda.models.adapters import Adapters, AdapterSize
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import Adapt, decoder_states, decoder_stream, output_scores, positions, target_prompt
-from npda.models.encoder import encoder_states
-from npda.models.feature_selection import FeatureSelection
-from npda.models.packing import Packing
-from npda.models.stream import TransformerStream
+from npda.models.layers.adapters import Adapters, AdapterSize
+from npda.models.layers.decoder import Adapt, decoder_states, decoder_stream, output_scores, positions, target_prompt
+from npda.models.layers.encoder import encoder_states
+from npda.models.layers.feature_selection import FeatureSelection
+from npda.models.layers.packing import Packing
+from npda.models.layers.stream import TransformerStream
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.text import Vocabulary
 

@@ -21,9 +21,9 @@ from npda.audio import MAX_FRAMES, SAMPLE_RATE, frame_count
 from npda.io.errors import InputError
 from npda.models import read_config
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import layer_states, output_scores, stream_layers
-from npda.models.packing import Packing
-from npda.models.stream import StreamLayer, TransformerStream
+from npda.models.layers.decoder import layer_states, output_scores, stream_layers
+from npda.models.layers.packing import Packing
+from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 

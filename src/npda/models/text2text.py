@@ -17,10 +17,10 @@ from transformers.models.speech_to_text.modeling_speech_to_text import Speech2Te
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import decoder_states, decoder_stream, output_scores, target_prompt
-from npda.models.packing import Packing
+from npda.models.layers.decoder import decoder_states, decoder_stream, output_scores, target_prompt
+from npda.models.layers.packing import Packing
+from npda.models.layers.stream import TransformerStream
 from npda.models.speech2text import SOURCE_DIRECTORY
-from npda.models.stream import TransformerStream
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.text import Vocabulary
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models.backbone import Memory
-from npda.models.masks import attention_mask
-from npda.models.packing import Packing
-from npda.models.stream import SelfLayer
+from npda.models.layers.masks import attention_mask
+from npda.models.layers.packing import Packing
+from npda.models.layers.stream import SelfLayer
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"

@@ -22,10 +22,10 @@ from transformers.utils import logging as transformers_logging
 from npda.audio import SAMPLE_RATE
 from npda.io.errors import InputError
 from npda.models.backbone import Memory, Suppressed
-from npda.models.decoder import layer_states, output_scores, stream_layers
-from npda.models.encoder import encoder_states
-from npda.models.packing import Packing
-from npda.models.stream import StreamLayer, TransformerStream
+from npda.models.layers.decoder import layer_states, output_scores, stream_layers
+from npda.models.layers.encoder import encoder_states
+from npda.models.layers.packing import Packing
+from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.whisper_text import LAYERS, WhisperTextEncoder
 from npda.models.whisper_tokens import WhisperTokens
 

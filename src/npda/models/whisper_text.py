@@ -17,9 +17,9 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder, Whisper
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models.backbone import Memory
-from npda.models.encoder import ready_layers
-from npda.models.masks import attention_mask
-from npda.models.packing import Packing
+from npda.models.layers.encoder import ready_layers
+from npda.models.layers.masks import attention_mask
+from npda.models.layers.packing import Packing
 
 LAYERS = 3  # of the speech encoder that are copied, from the top
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from torch import Tensor, nn
 
 from npda.audio import SpecAugment
-from npda.models.feature_selection import FeatureSelection
+from npda.models.layers.feature_selection import FeatureSelection
 from npda.models.speech2text import Speech2Text
 from npda.training.data import SpeechBatch
 from npda.training.objectives import SpeechToText

@@ -16,9 +16,9 @@ from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
 from npda.models import is_public, load_speech2text, load_trainable
-from npda.models.adapters import ANY
 from npda.models.backbone import Tokens
-from npda.models.feature_selection import FeatureSelection
+from npda.models.layers.adapters import ANY
+from npda.models.layers.feature_selection import FeatureSelection
 from npda.models.speech2text import ADAPTERS_DIRECTORY, PRESETS, SELECTION_DIRECTORY, SOURCE_DIRECTORY, Speech2Text
 from npda.text import Vocabulary
 from npda.training import further

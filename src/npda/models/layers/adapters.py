@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
-from npda.models.stream import Adapt
+from npda.models.layers.stream import Adapt
 
 ANY = "any"  # the only set of a model without language tags
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from npda.models.masks import attention_mask
-from npda.models.packing import Pack, Packing
-from npda.models.stream import Adapt, SelfLayer
+from npda.models.layers.masks import attention_mask
+from npda.models.layers.packing import Pack, Packing
+from npda.models.layers.stream import Adapt, SelfLayer
 
 
 def encoder_states(encoder: Any, x: Tensor, mask: Tensor, packing: Packing, adapt: Adapt | None = None) -> Tensor:

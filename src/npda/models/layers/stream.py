@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from npda.models.backbone import Memory
-from npda.models.packing import Projection
+from npda.models.layers.packing import Projection
 
 # What comes after a layer: (layer, x [rows, n, dim]) → x; which of them, the prompts [rows, n] decide.
 Adapt = Callable[[int, Tensor], Tensor]

@@ -13,9 +13,9 @@ from transformers.masking_utils import create_bidirectional_mask, create_causal_
 
 from npda.io.errors import InputError
 from npda.models.backbone import Memory
-from npda.models.masks import attention_mask
-from npda.models.packing import Pack, Packing, plain
-from npda.models.stream import Adapt, Choose, StreamLayer, TransformerStream
+from npda.models.layers.masks import attention_mask
+from npda.models.layers.packing import Pack, Packing, plain
+from npda.models.layers.stream import Adapt, Choose, StreamLayer, TransformerStream
 from npda.text import Vocabulary
 
 if TYPE_CHECKING:  # nobody waits for a family that is not used
