@@ -25,7 +25,7 @@ from npda.experiments.adapt import AdaptOptions, Inputs, adapt
 from npda.experiments.text_path import TextPath, can_read
 from npda.io.errors import InputError
 from npda.models import load_backbone
-from npda.training.settings import TrainingSettings
+from npda.training.loop.settings import TrainingSettings
 from npda.translator import Translator
 
 SETTINGS = TrainingSettings(

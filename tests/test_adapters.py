@@ -15,8 +15,8 @@ from npda.datastore.fingerprint import decoder_fingerprint
 from npda.decoding.beam import SearchOptions, search
 from npda.io.errors import InputError
 from npda.models import load_speech2text
-from npda.training.settings import TrainingSettings
-from npda.training.speech import SpeechModel, train_speech
+from npda.training.loop.settings import TrainingSettings
+from npda.training.tasks.speech import SpeechModel, train_speech
 from npda.translator import Translator
 
 SETTINGS = TrainingSettings(

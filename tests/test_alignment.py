@@ -11,9 +11,9 @@ import torch
 
 from npda.models import load_speech2text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
-from npda.training.align import AlignOptions, compute_teacher, default_variant, train_alignment
-from npda.training.alignment import VARIANTS, Align, AlignBatch
-from npda.training.settings import TrainingSettings
+from npda.training.loop.settings import TrainingSettings
+from npda.training.objectives.alignment import VARIANTS, Align, AlignBatch
+from npda.training.tasks.align import AlignOptions, compute_teacher, default_variant, train_alignment
 
 SETTINGS = TrainingSettings(
     batch_frames=60, batches_per_update=1, learning_rate=3e-3, warmup=2, schedule="constant", spec_augment=None,
@@ -129,7 +129,7 @@ def test_teacher_is_the_speech_path_without_noise(base, manifest, tmp_path):
     """The states kept on disk are those of the base hearing the speech in evaluation mode, to half precision."""
     from npda import audio
     from npda.corpus.manifest import read_manifest
-    from npda.training.teacher import TeacherStates
+    from npda.training.data.teacher import TeacherStates
 
     train_alignment(base, [manifest], [manifest], tmp_path, SETTINGS, AlignOptions(layers=1), progress=False)
     kept = TeacherStates.open(tmp_path / "train" / "teacher" / "train")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npda.models.batches import cut
-from npda.training.batching import BatchPlan, by_length, derived_seed
-from npda.training.data import Share, SpeechData
+from npda.training.data.speech import Share, SpeechData
+from npda.training.loop.batching import BatchPlan, by_length, derived_seed
 
 LENGTHS = st.lists(st.integers(1, 500), min_size=1, max_size=60)
 

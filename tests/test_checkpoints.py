@@ -16,11 +16,11 @@ import tiny
 import tiny_training
 from torch import nn
 
-import npda.training.checkpoints as checkpoints
+import npda.training.loop.checkpoints as checkpoints
 from npda.io.errors import InputError
-from npda.training.checkpoints import Checkpoints
-from npda.training.log import Log
-from npda.training.run import Run
+from npda.training.loop.checkpoints import Checkpoints
+from npda.training.loop.log import Log
+from npda.training.loop.run import Run
 
 SCRIPT = Path(tiny_training.__file__)
 

@@ -13,11 +13,11 @@ from npda.corpus.manifest import write_manifest
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
-from npda.training.align import AlignOptions, train_alignment
-from npda.training.alignment import Align
-from npda.training.copying import copy_data
-from npda.training.objectives import token_losses
-from npda.training.settings import TrainingSettings
+from npda.training.data.copy_task import copy_data
+from npda.training.loop.settings import TrainingSettings
+from npda.training.objectives.alignment import Align
+from npda.training.objectives.translation import token_losses
+from npda.training.tasks.align import AlignOptions, train_alignment
 
 SETTINGS = TrainingSettings(
     batch_frames=200, batches_per_update=1, learning_rate=3e-3, warmup=2, schedule="constant", spec_augment=None,

@@ -31,8 +31,8 @@ from npda.experiments.demo_stages import DemoOptions
 from npda.explanation.records import Evidence
 from npda.io.errors import InputError
 from npda.models.speech2text import Speech2Text
-from npda.training.settings import ALIGN_MINI, MINI
-from npda.training.speech import SpeechModel
+from npda.training.loop.settings import ALIGN_MINI, MINI
+from npda.training.tasks.speech import SpeechModel
 
 SIZES = {"train": 40, "dev": 6, "test": 6}
 RECIPE = ModelRecipe(

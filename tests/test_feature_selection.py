@@ -14,10 +14,10 @@ from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.backbone import Memory
 from npda.models.layers.feature_selection import FeatureSelection, compact, hard_concrete, open_probability
-from npda.training.data import SpeechData
-from npda.training.selection import SelectiveSpeechToText
-from npda.training.settings import TrainingSettings
-from npda.training.speech import SpeechModel, train_speech
+from npda.training.data.speech import SpeechData
+from npda.training.loop.settings import TrainingSettings
+from npda.training.objectives.feature_selection import SelectiveSpeechToText
+from npda.training.tasks.speech import SpeechModel, train_speech
 from npda.translator import Translator
 
 SETTINGS = TrainingSettings(

@@ -16,10 +16,10 @@ from npda.corpus.manifest import read_manifest, write_manifest
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import SILENCE, Whisper
-from npda.training.data import SpeechData
-from npda.training.settings import TrainingSettings
-from npda.training.speech import SpeechModel, defaults, train_speech
-from npda.training.transcribing import TranscribingSpeechToText
+from npda.training.data.speech import SpeechData
+from npda.training.loop.settings import TrainingSettings
+from npda.training.objectives.transcript_loss import TranscribingSpeechToText
+from npda.training.tasks.speech import SpeechModel, defaults, train_speech
 from npda.translator import Translator
 
 SETTINGS = TrainingSettings(

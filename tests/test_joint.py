@@ -15,13 +15,13 @@ from npda.corpus.manifest import write_manifest
 from npda.corpus.pairs import write_pairs
 from npda.models import load_speech2text
 from npda.models.text_encoder import TextEncoder
-from npda.training.batching import BatchPlan
-from npda.training.data import SpeechData
-from npda.training.joint import joint, train_joint
-from npda.training.mixing import MixedData, MixedPlan
-from npda.training.objectives import SpeechToText, TextToText
-from npda.training.settings import TrainingSettings
-from npda.training.text import TextData
+from npda.training.data.speech import SpeechData
+from npda.training.data.text import TextData
+from npda.training.loop.batching import BatchPlan
+from npda.training.loop.mixing import MixedData, MixedPlan
+from npda.training.loop.settings import TrainingSettings
+from npda.training.objectives.translation import SpeechToText, TextToText
+from npda.training.tasks.joint import joint, train_joint
 from npda.translator import Translator
 
 SETTINGS = TrainingSettings(

@@ -20,8 +20,8 @@ from npda.io.errors import InputError
 from npda.models.language_model import PRESETS, LanguageModel, LanguageStream
 from npda.models.text_encoder import TextEncoderSize
 from npda.text import Vocabulary
-from npda.training.language_model import train_language_model
-from npda.training.settings import TrainingSettings
+from npda.training.loop.settings import TrainingSettings
+from npda.training.tasks.language_model import train_language_model
 
 SETTINGS = TrainingSettings(
     batch_frames=60, batches_per_update=1, learning_rate=3e-3, warmup=2, schedule="constant", spec_augment=None,

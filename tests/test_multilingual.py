@@ -22,9 +22,9 @@ from npda.evaluation.scores import score
 from npda.evaluation.similarity import similarity
 from npda.io.errors import InputError
 from npda.models import load_speech2text
-from npda.training.align import AlignOptions, train_alignment
-from npda.training.settings import TrainingSettings
-from npda.training.speech import SpeechModel, train_speech
+from npda.training.loop.settings import TrainingSettings
+from npda.training.tasks.align import AlignOptions, train_alignment
+from npda.training.tasks.speech import SpeechModel, train_speech
 from npda.translator import Translator
 
 TRIPLETS = {

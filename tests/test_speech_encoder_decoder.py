@@ -26,8 +26,8 @@ from npda.io.errors import InputError
 from npda.models import load_backbone, tagged_tokens
 from npda.models.features import features_of
 from npda.models.speech_encoder_decoder import SpeechEncoderDecoder
-from npda.training.align import AlignOptions, train_alignment
-from npda.training.alignment import Align, AlignBatch
+from npda.training.objectives.alignment import Align, AlignBatch
+from npda.training.tasks.align import AlignOptions, train_alignment
 
 GREEDY = SearchOptions(beam=1, max_length=30)
 WAVES = [waveform(1.1, seed=1), waveform(0.413, seed=2), waveform(1.99, seed=3)]

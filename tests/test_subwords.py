@@ -19,10 +19,10 @@ from test_alignment import SETTINGS, aligned_backbone
 from npda.corpus.manifest import read_manifest
 from npda.io.errors import InputError
 from npda.text import Vocabulary
-from npda.training.align import AlignOptions, train_alignment
-from npda.training.alignment import Align, AlignData
-from npda.training.subwords import SubwordSampling
-from npda.training.teacher import TeacherStates
+from npda.training.data.subwords import SubwordSampling
+from npda.training.data.teacher import TeacherStates
+from npda.training.objectives.alignment import Align, AlignData
+from npda.training.tasks.align import AlignOptions, train_alignment
 
 ALPHA = 0.1
 OPTIONS = AlignOptions(layers=1, subword_alpha=ALPHA)

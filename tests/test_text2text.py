@@ -15,9 +15,9 @@ from npda.io.errors import InputError
 from npda.models import load_backbone, load_speech2text, load_text2text
 from npda.models.language_model import LanguageModel
 from npda.models.text2text import PRESETS, Text2Text, Text2TextSize
-from npda.training.settings import TrainingSettings
-from npda.training.text import TextData
-from npda.training.text_model import TextModel, train_text
+from npda.training.data.text import TextData
+from npda.training.loop.settings import TrainingSettings
+from npda.training.tasks.text_model import TextModel, train_text
 
 SETTINGS = TrainingSettings(
     batch_frames=100, batches_per_update=1, learning_rate=3e-3, warmup=10, schedule="constant", spec_augment=None,

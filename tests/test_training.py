@@ -21,17 +21,17 @@ from transformers import Speech2TextForConditionalGeneration
 from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.backbone import Memory
-from npda.training.batching import BatchPlan
-from npda.training.data import SpeechBatch, SpeechData
-from npda.training.gradients import Gradients
-from npda.training.log import Log
-from npda.training.loop import train
-from npda.training.objectives import SpeechToText, ctc_loss, smoothed_cross_entropy
-from npda.training.processes import autocast, running
-from npda.training.run import Run
-from npda.training.schedule import learning_rate
-from npda.training.settings import MINI, TrainingSettings
-from npda.training.speech import SpeechModel, train_speech
+from npda.training.data.speech import SpeechBatch, SpeechData
+from npda.training.loop.batching import BatchPlan
+from npda.training.loop.gradients import Gradients
+from npda.training.loop.log import Log
+from npda.training.loop.processes import autocast, running
+from npda.training.loop.run import Run
+from npda.training.loop.schedule import learning_rate
+from npda.training.loop.settings import MINI, TrainingSettings
+from npda.training.loop.train import train
+from npda.training.objectives.translation import SpeechToText, ctc_loss, smoothed_cross_entropy
+from npda.training.tasks.speech import SpeechModel, train_speech
 
 SCRIPT = Path(tiny_training.__file__)
 PLAIN = replace(tiny_training.SETTINGS, ctc_weight=0.0, max_epochs=None, max_updates=1)
@@ -218,7 +218,7 @@ def test_patience_ends_a_run_that_does_not_get_better(tmp_path):
     settings = replace(PLAIN, max_updates=50, learning_rate=1e-12, evaluate_every=1, patience=3, average=1)
     with pytest.MonkeyPatch.context() as patch:
         losses = iter([5.0, 4.0, 4.5, 4.0, 4.2, 1.0, 1.0])
-        patch.setattr("npda.training.loop.means", lambda *_: {"nll": next(losses)})
+        patch.setattr("npda.training.loop.train.means", lambda *_: {"nll": next(losses)})
         summary = tiny_training.run(tmp_path / "data", tmp_path / "out", settings)
     assert summary.updates == 5
     assert summary.averaged == (2,)
@@ -229,7 +229,7 @@ def test_the_average_is_published_only_if_it_is_better(tmp_path, reached, averag
     settings = replace(PLAIN, max_updates=2, evaluate_every=1, average=2)
     with pytest.MonkeyPatch.context() as patch:
         losses = iter([2.0, 1.0, reached, 1.0])
-        patch.setattr("npda.training.loop.means", lambda *_: {"nll": next(losses)})
+        patch.setattr("npda.training.loop.train.means", lambda *_: {"nll": next(losses)})
         summary = tiny_training.run(tmp_path / "data", tmp_path / "out", settings)
     assert summary.averaged == averaged
     files = [f"best-{update:08d}.safetensors" for update in averaged]

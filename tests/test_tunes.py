@@ -17,8 +17,8 @@ from npda.corpus.manifest import read_manifest, write_manifest
 from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.speech2text import Speech2Text
-from npda.training.settings import TrainingSettings
-from npda.training.speech import SpeechModel, train_speech
+from npda.training.loop.settings import TrainingSettings
+from npda.training.tasks.speech import SpeechModel, train_speech
 from npda.translator import Translator
 
 SETTINGS = TrainingSettings(

@@ -15,7 +15,7 @@ from npda.decoding.patience import patient_search
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
-from npda.training.alignment import Align, AlignBatch
+from npda.training.objectives.alignment import Align, AlignBatch
 
 GREEDY = SearchOptions(beam=1, max_length=40)
 WAVES = [tiny_whisper.waveform(1.1, seed=1), tiny_whisper.waveform(0.4, seed=2), tiny_whisper.waveform(2, seed=3)]

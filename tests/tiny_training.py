@@ -16,11 +16,11 @@ from npda import audio
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.io.files import atomic_write
 from npda.models.speech2text import Speech2Text
-from npda.training.data import SpeechData
-from npda.training.loop import TrainingSummary, train
-from npda.training.objectives import SpeechToText
-from npda.training.run import Run
-from npda.training.settings import TrainingSettings
+from npda.training.data.speech import SpeechData
+from npda.training.loop.run import Run
+from npda.training.loop.settings import TrainingSettings
+from npda.training.loop.train import TrainingSummary, train
+from npda.training.objectives.translation import SpeechToText
 
 SETTINGS = TrainingSettings(
     batch_frames=450, batches_per_update=2, learning_rate=1e-3, warmup=4, ctc_weight=0.5, max_epochs=2, save_every=2,

@@ -71,7 +71,7 @@ def align(
             --source-language de --out runs/whisper
     """
     from npda.models.hub import model_directory
-    from npda.training.align import AlignOptions, align_defaults, train_alignment
+    from npda.training.tasks.align import AlignOptions, align_defaults, train_alignment
 
     directory = model_directory(model)
 

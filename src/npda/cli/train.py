@@ -86,7 +86,7 @@ def train(
         torchrun --nproc-per-node 4 -m npda train train.tsv --dev dev.tsv --preset paper-bilingual --out runs/st
     """
     from npda.models.hub import model_directory
-    from npda.training.speech import defaults, train_speech
+    from npda.training.tasks.speech import defaults, train_speech
 
     start = model_directory(start) if start is not None else None
     model, settings = defaults(preset, start)

@@ -62,12 +62,12 @@ def train_text(
     if task == "lm":
         if vocabulary is None:
             raise InputError("A language model needs --vocabulary: the directory of the translator it is to advise.")
-        from npda.training.language_model import language_model_defaults, train_language_model
+        from npda.training.tasks.language_model import language_model_defaults, train_language_model
 
         settings = replace(language_model_defaults(preset), **changes)
         summary = train_language_model(texts, dev, vocabulary, out, settings, preset, progress=not as_json)
     else:
-        from npda.training.text_model import text_defaults, train_text
+        from npda.training.tasks.text_model import text_defaults, train_text
 
         model, settings = text_defaults("mini" if preset == "mini" else "cascade")
         model = replace(model, vocabulary=vocabulary, vocabulary_size=vocabulary_size or model.vocabulary_size)

@@ -45,7 +45,7 @@ from npda.experiments.text_path import Reader, TextPath, with_text_path
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
 from npda.io.progress import bar, track
-from npda.training.speech import file_digest
+from npda.training.tasks.speech import file_digest
 
 if TYPE_CHECKING:
     from npda.models import AnyBackbone

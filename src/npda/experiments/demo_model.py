@@ -21,9 +21,9 @@ from npda.corpus.mini.speech import PITCHES, RATES, VOICES
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
 from npda.models import load_backbone
-from npda.training.align import AlignOptions, train_alignment
-from npda.training.settings import ALIGN_MINI, TrainingSettings
-from npda.training.speech import SpeechModel, defaults, file_digest, train_speech
+from npda.training.loop.settings import ALIGN_MINI, TrainingSettings
+from npda.training.tasks.align import AlignOptions, train_alignment
+from npda.training.tasks.speech import SpeechModel, defaults, file_digest, train_speech
 
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "mini-en-de"
 LANGUAGE = "de"

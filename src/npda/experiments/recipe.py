@@ -38,7 +38,7 @@ from npda.experiments.recipe_yaml import read_yaml
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.io.names import unknown
-from npda.training.settings import (
+from npda.training.loop.settings import (
     ALIGN_MINI,
     ALIGN_PRETRAINED,
     FINE_TUNE,
@@ -209,7 +209,7 @@ class Model(Part):
     """Sizes and settings by preset, and what differs from them.
 
     source_size, target_size, dropout, normalization, silence, transcript_weight: as in
-    npda.training.speech.SpeechModel, the last two for a pretrained model;
+    npda.training.tasks.speech.SpeechModel, the last two for a pretrained model;
     training, alignment, language_model: the fields of TrainingSettings that are to differ
     pretrained: a model that somebody else has trained takes the place of the base; source_language: that it is to hear;
     fine_tune: the base is that model trained further on the general speech

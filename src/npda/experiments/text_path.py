@@ -12,8 +12,8 @@ from npda.io.errors import InputError
 from npda.io.files import cache_dir
 from npda.models import load_backbone
 from npda.models.hub import model_directory
-from npda.training.align import AlignOptions, align_defaults, train_alignment
-from npda.training.settings import TrainingSettings
+from npda.training.loop.settings import TrainingSettings
+from npda.training.tasks.align import AlignOptions, align_defaults, train_alignment
 
 if TYPE_CHECKING:
     from npda.models import AnyBackbone

@@ -16,11 +16,7 @@ from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.models.whisper import Whisper
 from npda.systems.catalogue import Kind, Model
-from npda.training.align import AlignOptions, compute_teacher, train_alignment
-from npda.training.alignment import Variant
-from npda.training.joint import train_joint
-from npda.training.language_model import train_language_model
-from npda.training.settings import (
+from npda.training.loop.settings import (
     ALIGN_MINI,
     ALIGN_PRETRAINED,
     FINE_TUNE,
@@ -29,9 +25,13 @@ from npda.training.settings import (
     TEXT_MINI,
     TrainingSettings,
 )
-from npda.training.speech import defaults, train_speech
-from npda.training.text_model import text_defaults, train_text
-from npda.training.tuned_parameters import Tunes, freeze
+from npda.training.objectives.alignment import Variant
+from npda.training.tasks.align import AlignOptions, compute_teacher, train_alignment
+from npda.training.tasks.joint import train_joint
+from npda.training.tasks.language_model import train_language_model
+from npda.training.tasks.speech import defaults, train_speech
+from npda.training.tasks.text_model import text_defaults, train_text
+from npda.training.tasks.tuned_parameters import Tunes, freeze
 
 MODEL = "model"  # the model's directory in that of its stage
 TEACHER = "teacher"  # likewise, of the states that alignments learn from

@@ -22,7 +22,7 @@ class Model:
 
     start: the model it goes on from; vocabulary: the model whose vocabularies it shares;
     encoder: the model whose encoder it keeps, frozen; variant: of the alignment, by default what suits the base;
-    tunes: the parameters that move, by their name in npda.training.tuned_parameters;
+    tunes: the parameters that move, by their name in npda.training.tasks.tuned_parameters;
     length, learning_rate: times those of the recipe; gated: with adaptive feature selection;
     copies: a pre-trained model that can transcribe learns to read by writing down the general text
     """

@@ -23,17 +23,17 @@ from torch.utils.data import DataLoader
 
 from npda.io.errors import InputError
 from npda.io.progress import bar
-from npda.training.batching import BatchPlan, Plan, derived_seed
-from npda.training.checkpoints import State, restore, trainable
-from npda.training.data import Data, Share
-from npda.training.gradients import Gradients
-from npda.training.log import Window
-from npda.training.measure import means
-from npda.training.objectives import Objective
-from npda.training.processes import add_up, autocast, running
-from npda.training.run import Run
-from npda.training.schedule import learning_rate
-from npda.training.settings import TrainingSettings
+from npda.training.data.speech import Data, Share
+from npda.training.loop.batching import BatchPlan, Plan, derived_seed
+from npda.training.loop.checkpoints import State, restore, trainable
+from npda.training.loop.gradients import Gradients
+from npda.training.loop.log import Window
+from npda.training.loop.measure import means
+from npda.training.loop.processes import add_up, autocast, running
+from npda.training.loop.run import Run
+from npda.training.loop.schedule import learning_rate
+from npda.training.loop.settings import TrainingSettings
+from npda.training.objectives.translation import Objective
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from npda.corpus.pairs import Pair
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
-from npda.training.text import TextData, read_sources
+from npda.training.data.text import TextData, read_sources
 
 
 def copy_data(files: Sequence[str | Path], transcripts: Iterable[str], backbone: Backbone) -> TextData:

@@ -19,7 +19,7 @@ from npda import audio
 from npda.corpus.manifest import Utterance, within
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Tokens
-from npda.training.features import FeatureStore
+from npda.training.data.features import FeatureStore
 
 Task = Literal["st", "asr"]  # translate the speech, or write it down
 

@@ -12,7 +12,7 @@ from accelerate.state import PartialState
 from torch import Tensor
 
 from npda.io.files import write_lines
-from npda.training.processes import add_up
+from npda.training.loop.processes import add_up
 
 
 class Log:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from npda.training.batching import BatchPlan
-from npda.training.data import Data
-from npda.training.objectives import Objective
+from npda.training.data.speech import Data
+from npda.training.loop.batching import BatchPlan
+from npda.training.objectives.translation import Objective
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from accelerate.state import PartialState
 
-from npda.training.batching import by_length
-from npda.training.data import Data
-from npda.training.objectives import Objective
-from npda.training.processes import add_up
+from npda.training.data.speech import Data
+from npda.training.loop.batching import by_length
+from npda.training.loop.processes import add_up
+from npda.training.objectives.translation import Objective
 
 
 @torch.no_grad()

@@ -18,10 +18,10 @@ from typing import IO, Any
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
-from npda.training.checkpoints import Checkpoints, flush
-from npda.training.log import Log
-from npda.training.processes import running
-from npda.training.settings import TrainingSettings
+from npda.training.loop.checkpoints import Checkpoints, flush
+from npda.training.loop.log import Log
+from npda.training.loop.processes import running
+from npda.training.loop.settings import TrainingSettings
 
 _UNPUBLISHED = ".model-"
 

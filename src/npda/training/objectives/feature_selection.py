@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from npda.audio import SpecAugment
 from npda.models.layers.feature_selection import FeatureSelection
 from npda.models.speech2text import Speech2Text
-from npda.training.data import SpeechBatch
-from npda.training.objectives import SpeechToText
+from npda.training.data.speech import SpeechBatch
+from npda.training.objectives.translation import SpeechToText
 
 
 class SelectiveSpeechToText(SpeechToText):

@@ -15,19 +15,19 @@ from npda.io.errors import InputError
 from npda.models import is_public, load_backbone, read_config
 from npda.models.backbone import Backbone
 from npda.text import Vocabulary
-from npda.training.alignment import Align, AlignData, Variant
-from npda.training.batching import BatchPlan
-from npda.training.copying import copy_data
-from npda.training.data import fingerprint, occurring
-from npda.training.loop import TrainingSummary, train
-from npda.training.mixing import Mixed, MixedData, MixedPlan
-from npda.training.objectives import TextToText
-from npda.training.processes import running
-from npda.training.run import Run
-from npda.training.settings import ALIGN_MINI, ALIGN_PRETRAINED, TrainingSettings
-from npda.training.speech import file_digest, weights_digest
-from npda.training.subwords import SubwordSampling
-from npda.training.teacher import TeacherStates
+from npda.training.data.copy_task import copy_data
+from npda.training.data.speech import fingerprint, occurring
+from npda.training.data.subwords import SubwordSampling
+from npda.training.data.teacher import TeacherStates
+from npda.training.loop.batching import BatchPlan
+from npda.training.loop.mixing import Mixed, MixedData, MixedPlan
+from npda.training.loop.processes import running
+from npda.training.loop.run import Run
+from npda.training.loop.settings import ALIGN_MINI, ALIGN_PRETRAINED, TrainingSettings
+from npda.training.loop.train import TrainingSummary, train
+from npda.training.objectives.alignment import Align, AlignData, Variant
+from npda.training.objectives.translation import TextToText
+from npda.training.tasks.speech import file_digest, weights_digest
 
 if TYPE_CHECKING:
     from npda.models.speech2text import Speech2Text
@@ -43,7 +43,7 @@ class AlignOptions:
     variant: the paper's loss, or one of its ablations; by default what suits the model, see ``default_variant``
     layers, dropout: of the text encoder, by default those of the speech encoder
     subword_alpha: of ``SubwordSampling``, by default none
-    text: files of text in the spoken language, for the copy task, see ``npda.training.copying``
+    text: files of text in the spoken language, for the copy task, see ``npda.training.data.copy_task``
     """
 
     variant: Variant | None = None

@@ -6,7 +6,7 @@ import torch
 from accelerate.state import PartialState
 from torch import Tensor
 
-from npda.training.settings import Precision
+from npda.training.loop.settings import Precision
 
 
 def running() -> PartialState:

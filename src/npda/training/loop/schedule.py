@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from npda.training.settings import TrainingSettings
+from npda.training.loop.settings import TrainingSettings
 
 
 def learning_rate(settings: TrainingSettings, update: int, total: int | None = None) -> float:

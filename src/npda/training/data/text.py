@@ -14,7 +14,7 @@ from npda.io.errors import InputError
 from npda.io.files import stream_lines
 from npda.models.backbone import Backbone
 from npda.models.text2text import MAX_SOURCE
-from npda.training.data import Targets, TokenRows, Writer, encode_target, padded
+from npda.training.data.speech import Targets, TokenRows, Writer, encode_target, padded
 
 
 @dataclass(frozen=True)

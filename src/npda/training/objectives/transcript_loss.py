@@ -7,8 +7,8 @@ from torch import Tensor
 
 from npda.audio import SpecAugment
 from npda.models.backbone import Backbone, Memory
-from npda.training.data import SpeechBatch
-from npda.training.objectives import SpeechToText, token_losses
+from npda.training.data.speech import SpeechBatch
+from npda.training.objectives.translation import SpeechToText, token_losses
 
 
 class TranscribingSpeechToText(SpeechToText):

@@ -15,9 +15,9 @@ from npda.corpus.manifest import Utterance
 from npda.io.files import atomic_directory
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
-from npda.training.batching import by_length
-from npda.training.data import fingerprint, target_tokens
-from npda.training.features import FeatureStore
+from npda.training.loop.batching import by_length
+from npda.training.data.speech import fingerprint, target_tokens
+from npda.training.data.features import FeatureStore
 
 _LOOKED_AT = 100_000  # states that tell the variance of all
 

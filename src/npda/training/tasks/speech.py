@@ -21,16 +21,16 @@ from npda.models.layers.adapters import ANY
 from npda.models.layers.feature_selection import FeatureSelection
 from npda.models.speech2text import ADAPTERS_DIRECTORY, PRESETS, SELECTION_DIRECTORY, SOURCE_DIRECTORY, Speech2Text
 from npda.text import Vocabulary
-from npda.training import further
-from npda.training.data import SpeechData, Task, fingerprint, text_of
-from npda.training.features import FeatureStore
-from npda.training.loop import TrainingSummary, train
-from npda.training.objectives import SpeechToText
-from npda.training.processes import running
-from npda.training.run import Run
-from npda.training.selection import SelectiveSpeechToText
-from npda.training.settings import FINE_TUNE, MINI, TrainingSettings
-from npda.training.tuned_parameters import TUNES, Tunes, freeze, reaches_encoder
+from npda.training.data.features import FeatureStore
+from npda.training.data.speech import SpeechData, Task, fingerprint, text_of
+from npda.training.loop.processes import running
+from npda.training.loop.run import Run
+from npda.training.loop.settings import FINE_TUNE, MINI, TrainingSettings
+from npda.training.loop.train import TrainingSummary, train
+from npda.training.objectives.feature_selection import SelectiveSpeechToText
+from npda.training.objectives.translation import SpeechToText
+from npda.training.tasks import fine_tuning as further
+from npda.training.tasks.tuned_parameters import TUNES, Tunes, freeze, reaches_encoder
 
 if TYPE_CHECKING:
     from npda.models import Trainable

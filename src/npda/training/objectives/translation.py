@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from npda.audio import SpecAugment
 from npda.models.backbone import Backbone, Memory
 from npda.models.language_model import LanguageModel
-from npda.training.data import SpeechBatch
-from npda.training.text import TargetBatch, TextBatch
+from npda.training.data.speech import SpeechBatch
+from npda.training.data.text import TargetBatch, TextBatch
 
 
 class Objective(nn.Module, ABC):

@@ -1,7 +1,7 @@
 """What a public model needs to be trained further: the language to write, a shorter silence, its own objective.
 
 Whisper writes English, or what is said. Trained further it learns to write another language of its vocabulary, from
-speech it may never have heard of; its decoder goes on writing transcripts, too, see ``npda.training.transcribing``.
+speech it may never have heard of; its decoder goes on writing transcripts, too, see ``npda.training.objectives.transcript_loss``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from npda.audio import SpecAugment
 from npda.corpus.manifest import Utterance
 from npda.io.errors import InputError
 from npda.models.backbone import Tokens
-from npda.training.objectives import SpeechToText
-from npda.training.settings import TrainingSettings
-from npda.training.transcribing import TranscribingSpeechToText
-from npda.training.tuned_parameters import freeze
+from npda.training.loop.settings import TrainingSettings
+from npda.training.objectives.transcript_loss import TranscribingSpeechToText
+from npda.training.objectives.translation import SpeechToText
+from npda.training.tasks.tuned_parameters import freeze
 
 if TYPE_CHECKING:
     from npda.models.whisper import Whisper
-    from npda.training.speech import SpeechModel
+    from npda.training.tasks.speech import SpeechModel
 
 
 def prepare(

@@ -14,15 +14,15 @@ from npda.corpus.manifest import read_manifest
 from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.speech2text import TEXT_DIRECTORY
-from npda.training.batching import BatchPlan
-from npda.training.data import SpeechData, fingerprint
-from npda.training.loop import TrainingSummary, train
-from npda.training.mixing import Mixed, MixedData, MixedPlan
-from npda.training.objectives import SpeechToText, TextToText
-from npda.training.run import Run
-from npda.training.settings import TrainingSettings
-from npda.training.speech import SPEC_AUGMENT, file_digest, weights_digest
-from npda.training.text import TextData, read_texts
+from npda.training.data.speech import SpeechData, fingerprint
+from npda.training.data.text import TextData, read_texts
+from npda.training.loop.batching import BatchPlan
+from npda.training.loop.mixing import Mixed, MixedData, MixedPlan
+from npda.training.loop.run import Run
+from npda.training.loop.settings import TrainingSettings
+from npda.training.loop.train import TrainingSummary, train
+from npda.training.objectives.translation import SpeechToText, TextToText
+from npda.training.tasks.speech import SPEC_AUGMENT, file_digest, weights_digest
 
 _FRAMES_PER_TOKEN = 3  # batches of text are that much smaller by default: as much work as one of speech
 

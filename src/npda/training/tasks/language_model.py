@@ -10,12 +10,12 @@ import torch
 from npda.io.errors import InputError
 from npda.models.language_model import PRESETS, LanguageModel
 from npda.text import Vocabulary
-from npda.training.loop import TrainingSummary, train
-from npda.training.objectives import NextToken
-from npda.training.run import Run
-from npda.training.settings import LANGUAGE_MODEL_MINI, TrainingSettings
-from npda.training.speech import file_digest
-from npda.training.text import TargetData, read_targets
+from npda.training.data.text import TargetData, read_targets
+from npda.training.loop.run import Run
+from npda.training.loop.settings import LANGUAGE_MODEL_MINI, TrainingSettings
+from npda.training.loop.train import TrainingSummary, train
+from npda.training.objectives.translation import NextToken
+from npda.training.tasks.speech import file_digest
 
 
 def language_model_defaults(preset: str) -> TrainingSettings:

@@ -18,10 +18,10 @@ from torch.nn.utils.rnn import pad_sequence
 from npda.corpus.manifest import Utterance
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
-from npda.training.data import Targets, TokenRows, fingerprint, padded, source_tokens, target_tokens
-from npda.training.objectives import Objective, columns, smoothed_cross_entropy
-from npda.training.subwords import SubwordSampling
-from npda.training.teacher import TeacherStates
+from npda.training.data.speech import Targets, TokenRows, fingerprint, padded, source_tokens, target_tokens
+from npda.training.data.subwords import SubwordSampling
+from npda.training.data.teacher import TeacherStates
+from npda.training.objectives.translation import Objective, columns, smoothed_cross_entropy
 
 # full: MT cross-entropy + MSE of states; the others are the ablations of the paper and of its public code:
 # no-mse and mse-only leave a term out, logits compares output-layer scores instead of states,

@@ -15,13 +15,13 @@ from npda.io.files import atomic_directory
 from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.text2text import PRESETS, Text2Text
 from npda.text import Vocabulary
-from npda.training.loop import TrainingSummary, train
-from npda.training.objectives import TextToText
-from npda.training.processes import running
-from npda.training.run import Run
-from npda.training.settings import TEXT_MINI, TrainingSettings
-from npda.training.speech import file_digest
-from npda.training.text import TextData, read_texts
+from npda.training.data.text import TextData, read_texts
+from npda.training.loop.processes import running
+from npda.training.loop.run import Run
+from npda.training.loop.settings import TEXT_MINI, TrainingSettings
+from npda.training.loop.train import TrainingSummary, train
+from npda.training.objectives.translation import TextToText
+from npda.training.tasks.speech import file_digest
 
 _VOCABULARY_PAIRS = 500_000  # at most so many tell the pieces of a vocabulary
 
