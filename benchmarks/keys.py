@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from npda.datastore.format import BackboneInfo, IndexInfo, ShardInfo, SourceInfo, StoreInfo, write_info
-from npda.datastore.index import build_index
+from npda.datastore.index.build import build_index
+from npda.datastore.index.spec import EXACT, choose
 from npda.datastore.shards import Chunk, write_shard
-from npda.datastore.spec import EXACT, choose
 from npda.datastore.store import Datastore
 from npda.io.files import atomic_directory, cache_dir
 

@@ -21,7 +21,7 @@ from benchmarks import keys
 from benchmarks.decode import model, ours, speech, theirs
 from benchmarks.harness import Line, Result, Skipped, arguments, interleaved, ratio, report, sizes
 from benchmarks.search import KEYS
-from npda.datastore.retrieval import LocalRetriever, Neighbours
+from npda.datastore.retrieval.local import LocalRetriever, Neighbours
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn import KnnFusion, KnnOptions
 

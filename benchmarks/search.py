@@ -23,9 +23,9 @@ import torch
 
 from benchmarks import keys
 from benchmarks.harness import Line, arguments, interleaved, report
-from npda.datastore.exact import ExactSearcher
-from npda.datastore.retrieval import LocalRetriever
-from npda.datastore.spec import choose
+from npda.datastore.index.exact import ExactSearcher
+from npda.datastore.index.spec import choose
+from npda.datastore.retrieval.local import LocalRetriever
 from npda.datastore.store import Datastore
 
 KEYS, QUERIES, K = 1_200_000, 240, 8

@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.harness import Line, arguments, interleaved, ratio, report, sizes
 from benchmarks.parliament import held_out, shipped, text_store
-from npda.datastore.remembering import RememberingRetriever
+from npda.datastore.retrieval.caching import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.following import FollowingFusion

@@ -20,7 +20,7 @@ import torch
 from benchmarks.harness import Line, arguments, interleaved, ratio, report
 from benchmarks.parliament import shipped, text_store
 from npda.corpus.mini.grammar import sentences
-from npda.datastore.remembering import RememberingRetriever
+from npda.datastore.retrieval.caching import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnFusion, KnnOptions

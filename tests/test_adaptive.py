@@ -18,7 +18,7 @@ from npda.cli.explain import explain as explain_verb
 from npda.cli.translate import translate
 from npda.cli.tune import tune
 from npda.corpus.pairs import Pair, write_pairs
-from npda.datastore.retrieval import Neighbours
+from npda.datastore.retrieval.local import Neighbours
 from npda.datastore.store import Datastore
 from npda.decoding.adaptive import (
     SETTINGS,

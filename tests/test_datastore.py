@@ -11,10 +11,10 @@ import tiny_store
 
 from npda.datastore import edit
 from npda.datastore.build import BuildOptions, Source
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
-from npda.datastore.work import locked
+from npda.datastore.workspace import locked
 from npda.io.errors import InputError
 
 QUIET = BuildOptions(progress=False, chunk=20)
@@ -221,7 +221,7 @@ def test_a_source_stands_once_and_is_known_by_name(model, store):
 
 
 def test_a_grown_store_gets_an_index(model, tmp_path, monkeypatch):
-    from npda.datastore import spec
+    from npda.datastore.index import spec
 
     monkeypatch.setattr(spec, "EXACT_BELOW", 600)
     store = Datastore.build(model, tiny_store.pairs(40), tmp_path / "s", "one", QUIET)

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from npda.cli.explain import explain as explain_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Neighbours
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions

@@ -10,7 +10,7 @@ from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.pruning import PruneOptions
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.sentences import SeenSentences, StoredSentences
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import tiny_store
 
-from npda.datastore import index as index_module
-from npda.datastore import lists
 from npda.datastore.format import INDEX_FILE
-from npda.datastore.lists import emptied, open_mapped, write_merged
-from npda.datastore.recall import measure_recall
-from npda.datastore.search import IndexSearcher, set_threads
-from npda.datastore.spec import IndexSpec, check_factory, choose, training_sample
+from npda.datastore.index import build as index_module
+from npda.datastore.index import lists
+from npda.datastore.index.lists import emptied, open_mapped, write_merged
+from npda.datastore.index.recall import measure_recall
+from npda.datastore.index.search import IndexSearcher, set_threads
+from npda.datastore.index.spec import IndexSpec, check_factory, choose, training_sample
+from npda.datastore.index.train import centroids, dealt
 from npda.datastore.store import Datastore
-from npda.datastore.train import centroids, dealt
 from npda.io.errors import InputError
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.datastore.retrieval import Neighbours
+from npda.datastore.retrieval.local import Neighbours
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights, mixed
 from npda.models.backbone import Memory

@@ -9,8 +9,8 @@ import tiny_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npda.datastore import exact, search
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
+from npda.datastore.index import exact, search
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.table import KeyTable
 from npda.io.errors import InputError
 

@@ -19,7 +19,7 @@ from npda.cli.tune import tune as tune_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair, write_pairs
 from npda.datastore.build import Source
-from npda.datastore.remembering import RememberingRetriever
+from npda.datastore.retrieval.caching import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
@@ -263,7 +263,7 @@ def test_a_remembering_retriever_answers_as_the_store_and_asks_once(store):
 
 
 def test_a_remembering_retriever_without_room_forgets(store, monkeypatch):
-    monkeypatch.setattr("npda.datastore.remembering._BYTES", 16 * 4 * 30)
+    monkeypatch.setattr("npda.datastore.retrieval.caching._BYTES", 16 * 4 * 30)
     queries = np.random.default_rng(0).normal(size=(60, store.dim)).astype(np.float32)
     counting = Counting(store)
     remembering = RememberingRetriever(counting, depth=4)

@@ -10,9 +10,9 @@ import torch
 
 from npda.corpus.pairs import Pair
 from npda.datastore.format import BackboneInfo, ShardInfo, SourceInfo, StoreInfo, write_info
-from npda.datastore.index import build_index
+from npda.datastore.index.build import build_index
+from npda.datastore.index.spec import choose
 from npda.datastore.shards import Chunk, Entries, Shard, write_shard
-from npda.datastore.spec import choose
 from npda.datastore.store import Datastore
 from npda.models.speech2text import Speech2Text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from npda import audio
-from npda.datastore.retrieval import JoinedRetriever
+from npda.datastore.retrieval.local import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion

@@ -24,11 +24,11 @@ from npda.corpus.pairs import Pair
 from npda.datastore.encode import Encoder, Sentence
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest, vocabulary_digest
 from npda.datastore.format import SHARDS, Kind, ShardInfo, SourceInfo, StoreInfo, write_info
-from npda.datastore.index import build_index
+from npda.datastore.index.build import build_index
+from npda.datastore.index.spec import check_factory, choose
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries, Shard, write_shard
-from npda.datastore.spec import check_factory, choose
-from npda.datastore.work import Workspace, clear, workspace
+from npda.datastore.workspace import Workspace, clear, workspace
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.io.progress import bar

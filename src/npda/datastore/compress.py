@@ -11,12 +11,12 @@ import numpy as np
 
 from npda.datastore.build import open_entries
 from npda.datastore.format import ShardInfo, StoreInfo, write_info
-from npda.datastore.index import build_index
+from npda.datastore.index.build import build_index
+from npda.datastore.index.spec import check_factory, choose
 from npda.datastore.projection import Projection
 from npda.datastore.pruning import PruneOptions, redundant
-from npda.datastore.retrieval import open_searcher
+from npda.datastore.retrieval.local import open_searcher
 from npda.datastore.shards import Chunk, Shard, write_shard
-from npda.datastore.spec import check_factory, choose
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory

@@ -13,11 +13,11 @@ from pathlib import Path
 from npda.datastore.build import BuildOptions, Source, encode_source, open_entries, plan
 from npda.datastore.fingerprint import check_belongs
 from npda.datastore.format import SHARDS, IndexInfo, ShardInfo, StoreInfo, read_info, write_info
-from npda.datastore.index import build_index, extend_index, filter_index
+from npda.datastore.index.build import build_index, extend_index, filter_index
+from npda.datastore.index.spec import EXACT, choose
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries
-from npda.datastore.spec import EXACT, choose
-from npda.datastore.work import Workspace, locked, workspace
+from npda.datastore.workspace import Workspace, locked, workspace
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
 

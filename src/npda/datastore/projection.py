@@ -10,8 +10,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from npda.datastore.format import PROJECTION_FILE, FileInfo, ProjectionInfo
+from npda.datastore.index.spec import training_keys
 from npda.datastore.shards import Entries
-from npda.datastore.spec import training_keys
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 

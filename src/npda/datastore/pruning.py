@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npda.datastore.search import Searcher
+from npda.datastore.index.search import Searcher
 from npda.datastore.shards import Entries
 from npda.io.progress import track
 

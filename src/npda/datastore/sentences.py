@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Neighbours
-from npda.datastore.search import missing, true_distances
+from npda.datastore.index.search import missing, true_distances
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
 from npda.datastore.store import Datastore
 
 

@@ -16,11 +16,11 @@ from npda.datastore.fingerprint import check_belongs
 from npda.datastore.format import SHARDS, StoreInfo, read_info, write_info
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries
-from npda.datastore.work import locked
+from npda.datastore.workspace import locked
 from npda.models.backbone import Backbone
 
 if TYPE_CHECKING:
-    from npda.datastore.retrieval import Neighbours
+    from npda.datastore.retrieval.local import Neighbours
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Datastore:
 
     @cached_property
     def _retriever(self) -> Any:
-        from npda.datastore.retrieval import LocalRetriever
+        from npda.datastore.retrieval.local import LocalRetriever
 
         return LocalRetriever(self)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from npda.datastore.format import INDEX_FILE, FileInfo
-from npda.datastore.lists import open_mapped
+from npda.datastore.index.lists import open_mapped
 from npda.datastore.shards import Shard
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError

@@ -13,8 +13,8 @@ import faiss
 import numpy as np
 from torch import Tensor
 
-from npda.datastore.retrieval import LocalRetriever, Neighbours
-from npda.datastore.search import missing, rescored, set_threads
+from npda.datastore.index.search import missing, rescored, set_threads
+from npda.datastore.retrieval.local import LocalRetriever, Neighbours
 from npda.datastore.sources import SourceWords, words
 from npda.datastore.store import Datastore
 from npda.decoding.fusion import Beginnings

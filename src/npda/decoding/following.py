@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Neighbours
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
 from npda.datastore.sentences import SeenSentences, StoredSentences
 from npda.datastore.store import Datastore
 from npda.decoding.fusion import Beginnings

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from npda.datastore.retrieval import Neighbours, Retriever
+from npda.datastore.retrieval.local import Neighbours, Retriever
 
 
 class Combiner(Protocol):

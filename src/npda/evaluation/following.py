@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.following import FollowingFusion, FollowOptions

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
-from npda.datastore.remembering import RememberingRetriever
-from npda.datastore.retrieval import Retriever
+from npda.datastore.retrieval.caching import RememberingRetriever
+from npda.datastore.retrieval.local import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet, Way

@@ -28,7 +28,7 @@ from npda.corpus.voices import Voice, voice
 from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.fingerprint import model_digest
 from npda.datastore.store import Datastore
-from npda.datastore.work import locked
+from npda.datastore.workspace import locked
 from npda.decoding.adaptive import SETTINGS as ADAPTIVE
 from npda.decoding.adaptive import AdaptiveCombiner, save_adaptive
 from npda.decoding.beam import SearchOptions

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from npda.audio import load
-from npda.datastore.retrieval import JoinedRetriever, LocalRetriever, Retriever
+from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Retriever
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.knn import Combiner, KnnFusion, KnnOptions, interpolate, knn_distribution

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import RECALL_K, Recall
-from npda.datastore.search import IndexSearcher
+from npda.datastore.index.exact import ExactSearcher
+from npda.datastore.index.search import IndexSearcher
 from npda.datastore.shards import Entries
 
 QUERIES = 512

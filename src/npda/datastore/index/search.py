@@ -8,7 +8,7 @@ from typing import Protocol
 import faiss
 import numpy as np
 
-from npda.datastore.lists import inverted, open_mapped
+from npda.datastore.index.lists import inverted, open_mapped
 from npda.datastore.shards import Entries
 from npda.datastore.table import KeyTable
 from npda.io.cores import cores

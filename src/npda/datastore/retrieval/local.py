@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from npda.datastore.exact import ExactSearcher
 from npda.datastore.format import INDEX_FILE
-from npda.datastore.search import IndexSearcher, Searcher, missing
+from npda.datastore.index.exact import ExactSearcher
+from npda.datastore.index.search import IndexSearcher, Searcher, missing
 from npda.datastore.store import Datastore, Entry
 from npda.io.errors import InputError
 

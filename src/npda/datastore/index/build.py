@@ -14,12 +14,12 @@ import faiss
 import numpy as np
 
 from npda.datastore.format import INDEX_FILE, FileInfo, IndexInfo
-from npda.datastore.lists import emptied, inverted, nearest_list, open_mapped, streamable, write_merged
-from npda.datastore.recall import measure_recall
-from npda.datastore.search import IndexSearcher, set_threads
+from npda.datastore.index.lists import emptied, inverted, nearest_list, open_mapped, streamable, write_merged
+from npda.datastore.index.recall import measure_recall
+from npda.datastore.index.search import IndexSearcher, set_threads
+from npda.datastore.index.spec import EXACT, IndexSpec
+from npda.datastore.index.train import train, turned
 from npda.datastore.shards import Entries, Shard
-from npda.datastore.spec import EXACT, IndexSpec
-from npda.datastore.train import train, turned
 from npda.io.files import atomic_write
 from npda.io.progress import track
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from npda.datastore.search import missing, nearest
+from npda.datastore.index.search import missing, nearest
 from npda.datastore.shards import Entries
 
 IN_MEMORY_BYTES = 512 << 20  # keys are held in memory as float32 up to here, else read each time

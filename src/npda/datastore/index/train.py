@@ -10,10 +10,10 @@ from typing import Any
 import faiss
 import numpy as np
 
-from npda.datastore.lists import inverted, plain, residual
-from npda.datastore.search import set_threads
+from npda.datastore.index.lists import inverted, plain, residual
+from npda.datastore.index.search import set_threads
+from npda.datastore.index.spec import IndexSpec, training_sample
 from npda.datastore.shards import Entries
-from npda.datastore.spec import IndexSpec, training_sample
 
 _SEED = 0
 _AT_ONCE = 8192  # centroids; the time of finding them grows with their square
