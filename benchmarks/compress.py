@@ -24,7 +24,7 @@ from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.pruning import PruneOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn import KnnFusion
+from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning import tune

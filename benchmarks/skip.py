@@ -29,10 +29,10 @@ from benchmarks.parliament import held_out, shipped, text_store
 from npda.datastore.retrieval.caching import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.following import FollowingFusion
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn import KnnFusion, KnnOptions
-from npda.decoding.skipping import Gate, SkippingFusion, SureGate
+from npda.decoding.knn.following import FollowingFusion
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.skipping import Gate, SkippingFusion, SureGate
 from npda.evaluation.adaptive import observe, set_share, sure_enough, tune_gate
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.following import tune_following

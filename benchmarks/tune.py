@@ -23,7 +23,7 @@ from npda.corpus.mini.grammar import sentences
 from npda.datastore.retrieval.caching import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet
 from npda.evaluation.likelihood import Grid
 from npda.evaluation.scores import bleu

@@ -20,7 +20,8 @@ from npda.cli.tune import tune
 from npda.corpus.pairs import Pair, write_pairs
 from npda.datastore.retrieval.local import Neighbours
 from npda.datastore.store import Datastore
-from npda.decoding.adaptive import (
+from npda.decoding.beam import SearchOptions, search
+from npda.decoding.knn.adaptive import (
     SETTINGS,
     WEIGHTS,
     AdaptiveCombiner,
@@ -29,8 +30,7 @@ from npda.decoding.adaptive import (
     load_adaptive,
     save_adaptive,
 )
-from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.adaptive import Observations, learn_combiner, observe
 from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import FitOptions, fit

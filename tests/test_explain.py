@@ -29,7 +29,7 @@ from npda.corpus.pairs import Pair
 from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.explanation.explain import explain, merge
 from npda.explanation.page import SHOWN, write_page
 from npda.explanation.records import Explanation, Neighbour, Token

@@ -14,9 +14,9 @@ from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.sentences import SeenSentences, StoredSentences
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.following import FollowingFusion, FollowOptions
-from npda.decoding.knn import KnnFusion, KnnOptions
-from npda.decoding.skipping import SkippingFusion, SureGate
+from npda.decoding.knn.following import FollowingFusion, FollowOptions
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.skipping import SkippingFusion, SureGate
 from npda.evaluation.devset import DevSet
 from npda.evaluation.following import STEP, tune_following
 from npda.evaluation.scores import bleu

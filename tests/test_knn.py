@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from npda.datastore.retrieval.local import Neighbours
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights, mixed
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights, mixed
 from npda.models.backbone import Memory
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from test_adaptive import made_up
 
-from npda.decoding.knn import KnnOptions
-from npda.decoding.skipping import LearnedGate, SkippingFusion, SureGate, signs
+from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, SureGate, signs
 from npda.evaluation.adaptive import largest_share, learn_gate, sure_enough
 
 

@@ -22,7 +22,7 @@ from npda.datastore.build import Source
 from npda.datastore.retrieval.caching import RememberingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
 from npda.evaluation.devset import DevSet
 from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
 from npda.evaluation.scores import bleu

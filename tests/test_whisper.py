@@ -11,7 +11,7 @@ import torch
 from transformers import WhisperForConditionalGeneration, WhisperProcessor
 
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.patience import patient_search
+from npda.decoding.retry import patient_search
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper

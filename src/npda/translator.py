@@ -16,8 +16,8 @@ from npda.datastore.retrieval.local import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
-from npda.decoding.patience import patient_search
+from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions
+from npda.decoding.retry import patient_search
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone

@@ -14,7 +14,7 @@ from npda.io.errors import InputError
 if TYPE_CHECKING:
     from npda.cli.recordings import Recording
     from npda.datastore.store import Datastore
-    from npda.decoding.knn import Combiner
+    from npda.decoding.knn.fusion import Combiner
 
 
 def translate(
@@ -127,7 +127,7 @@ def chosen_combiner(
     """The network trained for a store; else what was given, else what the store was tuned to, else the defaults."""
     from dataclasses import replace
 
-    from npda.decoding.knn import KnnOptions
+    from npda.decoding.knn.fusion import KnnOptions
     from npda.evaluation.tuned import load_learned, load_tuned
 
     if adaptive:

@@ -72,7 +72,7 @@ def tune(
     save_tuned(opened, tuning)
     learned = None
     if adaptive:
-        from npda.decoding.adaptive import save_adaptive
+        from npda.decoding.knn.adaptive import save_adaptive
         from npda.evaluation.adaptive import tune_adaptive
         from npda.evaluation.devset import DevSet
 

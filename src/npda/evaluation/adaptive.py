@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from npda.datastore.retrieval.local import Retriever
-from npda.decoding.adaptive import AdaptiveCombiner, AdaptiveOptions
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn import Combiner, KnnFusion, KnnOptions
-from npda.decoding.skipping import LearnedGate, SkippingFusion, signs
+from npda.decoding.knn.adaptive import AdaptiveCombiner, AdaptiveOptions
+from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions
+from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, signs
 from npda.evaluation.devset import DevSet
 from npda.evaluation.fitting import Fit, FitOptions, fit
 from npda.evaluation.likelihood import Evidence, forced

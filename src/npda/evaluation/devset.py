@@ -16,7 +16,7 @@ from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.patience import patient_search
+from npda.decoding.retry import patient_search
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from npda.datastore.store import Datastore
-from npda.decoding.adaptive import AdaptiveCombiner, load_adaptive
-from npda.decoding.knn import KnnOptions
+from npda.decoding.knn.adaptive import AdaptiveCombiner, load_adaptive
+from npda.decoding.knn.fusion import KnnOptions
 from npda.evaluation.tuning import Tuning, parameters
 from npda.io.errors import InputError
 from npda.io.files import atomic_write

@@ -16,7 +16,7 @@ from npda.corpus.pairs import Pair
 from npda.datastore.retrieval.caching import RememberingRetriever
 from npda.datastore.retrieval.local import Retriever
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
 from npda.evaluation.scores import bleu

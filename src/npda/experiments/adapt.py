@@ -29,10 +29,10 @@ from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.fingerprint import model_digest
 from npda.datastore.store import Datastore
 from npda.datastore.workspace import locked
-from npda.decoding.adaptive import SETTINGS as ADAPTIVE
-from npda.decoding.adaptive import AdaptiveCombiner, save_adaptive
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn import Combiner, KnnFusion
+from npda.decoding.knn.adaptive import SETTINGS as ADAPTIVE
+from npda.decoding.knn.adaptive import AdaptiveCombiner, save_adaptive
+from npda.decoding.knn.fusion import Combiner, KnnFusion
 from npda.evaluation.adaptive import tune_adaptive
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import Comparison, compare

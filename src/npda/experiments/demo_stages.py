@@ -13,7 +13,7 @@ from npda.corpus.mini.grammar import DOMAINS
 from npda.corpus.pairs import Pair
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn import KnnOptions
+from npda.decoding.knn.fusion import KnnOptions
 from npda.evaluation.devset import Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare

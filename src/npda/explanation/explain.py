@@ -13,8 +13,8 @@ from npda.audio import load
 from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Retriever
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
-from npda.decoding.knn import Combiner, KnnFusion, KnnOptions, interpolate, knn_distribution
-from npda.decoding.patience import patient_search
+from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions, interpolate, knn_distribution
+from npda.decoding.retry import patient_search
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory

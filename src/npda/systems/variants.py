@@ -10,10 +10,10 @@ from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.pruning import PruneOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.fast import FastFusion, FastRetriever
-from npda.decoding.following import FollowingFusion
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn import KnnFusion, KnnOptions
+from npda.decoding.knn.fast import FastFusion, FastRetriever
+from npda.decoding.knn.following import FollowingFusion
+from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.adaptive import tune_adaptive
 from npda.evaluation.devset import DevSet
 from npda.evaluation.following import tune_following

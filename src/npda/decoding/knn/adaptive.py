@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from npda.datastore.format import FileInfo
-from npda.decoding.knn import knn_weights
+from npda.decoding.knn.fusion import knn_weights
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 
