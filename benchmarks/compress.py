@@ -27,7 +27,7 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuning import tune
+from npda.evaluation.tuning.search import tune
 
 DIMS = None, 64, 32, 16  # of 128
 KEPT = None, 0.5, 0.25  # of the keys, if so many can go

@@ -33,11 +33,11 @@ from npda.decoding.fusion import Fusion
 from npda.decoding.knn.following import FollowingFusion
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.decoding.knn.skipping import Gate, SkippingFusion, SureGate
-from npda.evaluation.adaptive import observe, set_share, sure_enough, tune_gate
 from npda.evaluation.devset import DevSet, Way
-from npda.evaluation.following import tune_following
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuning import tune
+from npda.evaluation.tuning.adaptive import observe, set_share, sure_enough, tune_gate
+from npda.evaluation.tuning.following import tune_following
+from npda.evaluation.tuning.search import tune
 
 SHARE, BLEU = 0.5, 0.2
 SEEDS = list(range(21, 31))

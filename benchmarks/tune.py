@@ -25,9 +25,9 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet
-from npda.evaluation.likelihood import Grid
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuning import tune
+from npda.evaluation.tuning.likelihood import Grid
+from npda.evaluation.tuning.search import tune
 from npda.models.backbone import Backbone
 
 TIME, BLEU = 8.0, 0.3

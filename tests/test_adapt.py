@@ -19,7 +19,7 @@ from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.evaluation.significance import compare
-from npda.evaluation.tuned import load_learned, load_tuned
+from npda.evaluation.tuning.tuned import load_learned, load_tuned
 from npda.experiments import adapt as module
 from npda.experiments.adapt import AdaptOptions, Inputs, adapt
 from npda.experiments.text_path import TextPath, can_read

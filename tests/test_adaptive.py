@@ -31,11 +31,11 @@ from npda.decoding.knn.adaptive import (
     save_adaptive,
 )
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
-from npda.evaluation.adaptive import Observations, learn_combiner, observe
 from npda.evaluation.devset import DevSet
-from npda.evaluation.fitting import FitOptions, fit
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuned import load_learned
+from npda.evaluation.tuning.adaptive import Observations, learn_combiner, observe
+from npda.evaluation.tuning.fitting import FitOptions, fit
+from npda.evaluation.tuning.tuned import load_learned
 from npda.explanation.explain import explain
 from npda.io.errors import InputError
 from npda.translator import Translator

@@ -18,8 +18,8 @@ from npda.decoding.knn.following import FollowingFusion, FollowOptions
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.decoding.knn.skipping import SkippingFusion, SureGate
 from npda.evaluation.devset import DevSet
-from npda.evaluation.following import STEP, tune_following
 from npda.evaluation.scores import bleu
+from npda.evaluation.tuning.following import STEP, tune_following
 from npda.systems.variants import variant_fusion
 
 KNN = KnnOptions(4, 0.8, 10.0)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from npda.corpus.pairs import Pair, write_pairs
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.shallow import ShallowFusion, match
-from npda.evaluation import shallow
-from npda.evaluation.shallow import search_weight, tune_shallow
+from npda.evaluation.tuning import shallow
+from npda.evaluation.tuning.shallow import search_weight, tune_shallow
 from npda.io.errors import InputError
 from npda.models.language_model import PRESETS, LanguageModel, LanguageStream
 from npda.models.text_encoder import TextEncoderSize

@@ -6,7 +6,7 @@ from test_adaptive import made_up
 
 from npda.decoding.knn.fusion import KnnOptions
 from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, SureGate, signs
-from npda.evaluation.adaptive import largest_share, learn_gate, sure_enough
+from npda.evaluation.tuning.adaptive import largest_share, learn_gate, sure_enough
 
 
 class Noting:

@@ -24,10 +24,19 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
 from npda.evaluation.devset import DevSet
-from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuned import load_tuned, save_tuned
-from npda.evaluation.tuning import Decoded, Point, best_or_alone, climb, favourite, scored, temperature_factor, tune
+from npda.evaluation.tuning.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
+from npda.evaluation.tuning.search import (
+    Decoded,
+    Point,
+    best_or_alone,
+    climb,
+    favourite,
+    scored,
+    temperature_factor,
+    tune,
+)
+from npda.evaluation.tuning.tuned import load_tuned, save_tuned
 from npda.evaluation.tuning_plot import plot_tuning
 from npda.io.errors import InputError
 

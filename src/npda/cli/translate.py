@@ -128,7 +128,7 @@ def chosen_combiner(
     from dataclasses import replace
 
     from npda.decoding.knn.fusion import KnnOptions
-    from npda.evaluation.tuned import load_learned, load_tuned
+    from npda.evaluation.tuning.tuned import load_learned, load_tuned
 
     if adaptive:
         return load_learned(store)

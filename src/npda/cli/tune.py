@@ -13,8 +13,8 @@ from npda.io.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from npda.evaluation.adaptive import AdaptiveTuning
-    from npda.evaluation.tuning import Tuning
+    from npda.evaluation.tuning.adaptive import AdaptiveTuning
+    from npda.evaluation.tuning.search import Tuning
 
 
 def tune(
@@ -56,8 +56,8 @@ def tune(
     from npda.corpus.pairs import read_pairs
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
-    from npda.evaluation.tuned import save_tuned
-    from npda.evaluation.tuning import tune as run
+    from npda.evaluation.tuning.search import tune as run
+    from npda.evaluation.tuning.tuned import save_tuned
     from npda.models import load_backbone
 
     sentences = read_manifest(speech) if speech is not None else read_pairs(text or "")
@@ -73,8 +73,8 @@ def tune(
     learned = None
     if adaptive:
         from npda.decoding.knn.adaptive import save_adaptive
-        from npda.evaluation.adaptive import tune_adaptive
         from npda.evaluation.devset import DevSet
+        from npda.evaluation.tuning.adaptive import tune_adaptive
 
         devset = DevSet(backbone, sentences, way, language)
         learned = tune_adaptive(devset, opened, tuning.best, options, progress=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from npda.evaluation.tuning import Tuning
+from npda.evaluation.tuning.search import Tuning
 from npda.io.files import atomic_write
 
 

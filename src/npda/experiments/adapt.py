@@ -33,12 +33,12 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.adaptive import SETTINGS as ADAPTIVE
 from npda.decoding.knn.adaptive import AdaptiveCombiner, save_adaptive
 from npda.decoding.knn.fusion import Combiner, KnnFusion
-from npda.evaluation.adaptive import tune_adaptive
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import Comparison, compare
-from npda.evaluation.tuned import FILE as TUNED
-from npda.evaluation.tuned import load_learned, save_tuned
-from npda.evaluation.tuning import Tuning, tune
+from npda.evaluation.tuning.adaptive import tune_adaptive
+from npda.evaluation.tuning.search import Tuning, tune
+from npda.evaluation.tuning.tuned import FILE as TUNED
+from npda.evaluation.tuning.tuned import load_learned, save_tuned
 from npda.experiments.adapt_results import Adaptation, Dropped
 from npda.experiments.kept import Kept
 from npda.experiments.text_path import Reader, TextPath, with_text_path

@@ -9,7 +9,7 @@ from typing import Literal
 
 from npda.evaluation.devset import Way
 from npda.evaluation.significance import Comparison
-from npda.evaluation.tuning import Tuning, parameters
+from npda.evaluation.tuning.search import Tuning, parameters
 
 
 @dataclass(frozen=True)

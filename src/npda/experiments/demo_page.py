@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from npda.evaluation.tuning import Tuning
+from npda.evaluation.tuning.search import Tuning
 from npda.experiments.demo_plots import curve_plot, map_plot, systems_plot
 from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
 from npda.experiments.plots import inline

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npda.evaluation.tuning import Tuning
+from npda.evaluation.tuning.search import Tuning
 from npda.experiments.demo_results import BASE, KNN_MT, CurvePoint, System
 from npda.experiments.plots import INK, PALETTE, STORE, heat, svg
 

@@ -18,8 +18,8 @@ from npda.evaluation.devset import Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare
 from npda.evaluation.similarity import Similarity, similarity
-from npda.evaluation.tuned import save_tuned
-from npda.evaluation.tuning import Tuning, tune
+from npda.evaluation.tuning.search import Tuning, tune
+from npda.evaluation.tuning.tuned import save_tuned
 from npda.experiments.demo_corpus import DemoCorpus
 from npda.experiments.demo_memory import Memory
 from npda.experiments.demo_model import SHIPPED, ModelRecipe

@@ -25,9 +25,9 @@ from npda.decoding.fusion import Fusion
 from npda.decoding.knn.fusion import KnnOptions
 from npda.decoding.shallow import ShallowFusion
 from npda.evaluation.scores import bleu
-from npda.evaluation.shallow import tune_shallow
 from npda.evaluation.similarity import similarity
-from npda.evaluation.tuning import tune
+from npda.evaluation.tuning.search import tune
+from npda.evaluation.tuning.shallow import tune_shallow
 from npda.experiments import corpora
 from npda.experiments.stages import Log
 from npda.experiments.training import MODEL

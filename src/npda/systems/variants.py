@@ -14,9 +14,9 @@ from npda.decoding.fusion import Fusion
 from npda.decoding.knn.fast import FastFusion, FastRetriever
 from npda.decoding.knn.following import FollowingFusion
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
-from npda.evaluation.adaptive import tune_adaptive
 from npda.evaluation.devset import DevSet
-from npda.evaluation.following import tune_following
+from npda.evaluation.tuning.adaptive import tune_adaptive
+from npda.evaluation.tuning.following import tune_following
 from npda.models.backbone import Backbone
 
 KEPT = 0.5  # share of the keys that pruning is to leave

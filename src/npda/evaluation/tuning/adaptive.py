@@ -15,9 +15,9 @@ from npda.decoding.knn.adaptive import AdaptiveCombiner, AdaptiveOptions
 from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions
 from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, signs
 from npda.evaluation.devset import DevSet
-from npda.evaluation.fitting import Fit, FitOptions, fit
-from npda.evaluation.likelihood import Evidence, forced
 from npda.evaluation.scores import bleu
+from npda.evaluation.tuning.fitting import Fit, FitOptions, fit
+from npda.evaluation.tuning.likelihood import Evidence, forced
 from npda.io.errors import InputError
 from npda.io.progress import bar
 

@@ -18,8 +18,8 @@ from npda.datastore.retrieval.local import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet, Way
-from npda.evaluation.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
 from npda.evaluation.scores import bleu
+from npda.evaluation.tuning.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
 from npda.io.errors import InputError
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
