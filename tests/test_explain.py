@@ -31,12 +31,12 @@ from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.explanation.explain import explain, merge
-from npda.explanation.page import SHOWN, write_page
 from npda.explanation.records import Explanation, Neighbour, Token
-from npda.explanation.style import CSS
 from npda.explanation.table import render
 from npda.explanation.words import Pieces, kept_words
 from npda.io.errors import InputError
+from npda.report.explanation import SHOWN, write_page
+from npda.report.style import CSS
 
 PAIRS = tiny_store.pairs(60)
 OPTIONS = SearchOptions(beam=3, max_length=14)

@@ -37,8 +37,8 @@ from npda.evaluation.tuning.search import (
     tune,
 )
 from npda.evaluation.tuning.tuned import load_tuned, save_tuned
-from npda.evaluation.tuning_plot import plot_tuning
 from npda.io.errors import InputError
+from npda.report.tuning_plot import plot_tuning
 
 SMALL = Grid(Axis((2, 4, 8)), Axis((0.1, 0.3, 0.5, 0.7, 0.9)), Axis((1.0, 10.0, 50.0)))
 SHORT = SearchOptions(beam=2, max_length=24)

@@ -125,8 +125,8 @@ def _print(explanation: Explanation, as_json: bool) -> None:
 
 def _write(explanations: Iterator[Explanation], path: Path) -> None:
     """The page, unless there is nothing to show."""
-    from npda.explanation.page import write_page
     from npda.io.files import atomic_write
+    from npda.report.explanation import write_page
 
     # A file name that is not UTF-8 reaches us with lone surrogates, which could not be written.
     with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", errors="replace") as stream:

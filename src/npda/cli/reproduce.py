@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npda.experiments.recipe import Recipe
     from npda.experiments.running import Report
     from npda.experiments.stages import Plan
-    from npda.experiments.table import Table
+    from npda.report.table import Table
 
 
 def reproduce(

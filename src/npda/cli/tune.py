@@ -80,7 +80,7 @@ def tune(
         learned = tune_adaptive(devset, opened, tuning.best, options, progress=True)
         save_adaptive(store, learned.combiner, opened.digest)
     if plot is not None:
-        from npda.evaluation.tuning_plot import plot_tuning
+        from npda.report.tuning_plot import plot_tuning
 
         plot_tuning(tuning, plot)
     if as_json:

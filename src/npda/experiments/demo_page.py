@@ -8,11 +8,11 @@ from pathlib import Path
 from npda.evaluation.tuning.search import Tuning
 from npda.experiments.demo_plots import curve_plot, map_plot, systems_plot
 from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
-from npda.experiments.plots import inline
-from npda.explanation.document import head
-from npda.explanation.page import write_page
 from npda.explanation.wording import clean, percent
 from npda.io.files import atomic_write
+from npda.report.explanation import write_page
+from npda.report.page import head
+from npda.report.plots import inline
 
 _MORE_CSS = """
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 1rem;

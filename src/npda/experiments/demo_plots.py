@@ -8,7 +8,7 @@ import numpy as np
 
 from npda.evaluation.tuning.search import Tuning
 from npda.experiments.demo_results import BASE, KNN_MT, CurvePoint, System
-from npda.experiments.plots import INK, PALETTE, STORE, heat, svg
+from npda.report.plots import INK, PALETTE, STORE, heat, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

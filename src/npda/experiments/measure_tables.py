@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npda.experiments.paper import BRACKETS, Beside
 from npda.experiments.results import Group, Place, Results
-from npda.experiments.table import MISSING, Cell, Table, count, not_done, number, plain
+from npda.report.table import MISSING, Cell, Table, count, not_done, number, plain
 
 if TYPE_CHECKING:
     from npda.experiments.planning import Trial

@@ -8,7 +8,7 @@ from npda.evaluation.scores import bleu, chrf, normalize, wer
 from npda.experiments.recipe import Talks
 from npda.experiments.results import BASE, Group, Place, Results
 from npda.experiments.score_cells import Scores
-from npda.experiments.table import Cell, Table, not_done, number, plain
+from npda.report.table import Cell, Table, not_done, number, plain
 
 _SCORES = {"bleu": bleu, "chrf": chrf, "wer": wer}
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "wer": "WER"}

@@ -15,9 +15,9 @@ from typing import Any
 from npda.experiments.paper import MINI, is_mini
 from npda.experiments.recipe import Recipe
 from npda.experiments.report_plots import pictures
-from npda.experiments.table import Cell, Table
-from npda.explanation.document import head
 from npda.io.files import atomic_write
+from npda.report.page import head
+from npda.report.table import Cell, Table
 
 _MORE_CSS = """
 body { max-width: 76rem; }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from npda.experiments.paper import BRACKETS, OTHER_DATA, Beside
 from npda.experiments.results import BASE, Group, Place, Results
-from npda.experiments.table import Cell, not_done, number, plain
+from npda.report.table import Cell, not_done, number, plain
 from npda.systems.catalogue import SYSTEMS
 
 if TYPE_CHECKING:

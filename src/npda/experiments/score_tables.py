@@ -8,7 +8,7 @@ from typing import get_args
 
 from npda.experiments.results import BASE, Group, Place, Results
 from npda.experiments.score_cells import AVERAGE, Scores, average_cell
-from npda.experiments.table import Cell, Table, count, number, plain
+from npda.report.table import Cell, Table, count, number, plain
 from npda.systems.catalogue import SYSTEMS, Data, System
 
 NPDA = "NPDA-kNN-ST"

@@ -11,7 +11,7 @@ from npda.experiments import measure_tables, metric_tables, score_tables
 from npda.experiments.paper import is_mini
 from npda.experiments.recipe import Recipe
 from npda.experiments.results import Results
-from npda.experiments.table import Table
+from npda.report.table import Table
 
 if TYPE_CHECKING:
     from npda.experiments.planning import Plan

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from html import escape
 
-from npda.explanation.style import CSS
+from npda.report.style import CSS
 
 
 def head(title: str, more_css: str = "", script: str = "") -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TextIO
 
-from npda.explanation.document import head
 from npda.explanation.records import Evidence, Explanation, Token, Word
-from npda.explanation.style import SCRIPT
 from npda.explanation.wording import clean, number, percent, recording, verdict, where
 from npda.explanation.words import WORD_BEGIN
+from npda.report.page import head
+from npda.report.style import SCRIPT
 
 SHOWN = 8  # sentences behind a word; all of them are in the JSON
 
