@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from npda.experiments import board as board_module
-from npda.experiments.board import LineBoard, LiveBoard, board, duration, last_line, pace, plan_table
-from npda.experiments.running import Outcome, run
-from npda.experiments.stages import Stage, plan
+from npda.stages import run_display as board_module
+from npda.stages.plan import Stage, plan
+from npda.stages.run import Outcome, run
+from npda.stages.run_display import LineBoard, LiveBoard, board, duration, last_line, pace, plan_table
 
 
 def nothing(*_) -> None:

@@ -359,5 +359,5 @@ def test_no_text_gets_past_the_sentences(text: str):
 
 
 def test_recipes_do_without_torch():
-    code = "import sys, npda.experiments.recipe, npda.experiments.board; sys.exit('torch' in sys.modules)"
+    code = "import sys, npda.experiments.recipe, npda.stages.run_display; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

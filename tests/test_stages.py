@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npda.experiments.running import Report, Watcher, run
-from npda.experiments.stages import Log, Plan, Stage, plan
 from npda.io.errors import InputError
+from npda.stages.plan import Log, Plan, Stage, plan
+from npda.stages.run import Report, Watcher, run
 
 
 class Kitchen:
@@ -324,8 +324,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(kitchen: Kitchen):
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
-from npda.experiments.running import run
-from npda.experiments.stages import Stage
+from npda.stages.run import run
+from npda.stages.plan import Stage
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs the tests in the background
 runs, diary, apart = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "apart"

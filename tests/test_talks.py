@@ -10,8 +10,8 @@ from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import read_pairs
 from npda.experiments import corpora
 from npda.experiments.recipe import Recipe
-from npda.experiments.stages import Log
 from npda.io.errors import InputError
+from npda.stages.plan import Log
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from npda.experiments.recipe import Recipe
-    from npda.experiments.running import Report
-    from npda.experiments.stages import Plan
     from npda.report.table import Table
+    from npda.stages.plan import Plan
+    from npda.stages.run import Report
 
 
 def reproduce(
@@ -68,8 +68,8 @@ def reproduce(
         --data europarl=/data/europarl-v7
     """
     from npda.experiments.recipe import load_recipe
-    from npda.experiments.stages import plan
     from npda.experiments.tables import TABLES
+    from npda.stages.plan import plan
     from npda.systems.catalogue import SYSTEMS
 
     loaded = load_recipe(recipe, tuple(SYSTEMS), TABLES, set_ or (), data or ())
@@ -88,10 +88,10 @@ def reproduce(
         return
     check_inputs(loaded, chosen)
 
-    from npda.experiments.board import board
     from npda.experiments.report import write_report
-    from npda.experiments.running import run
     from npda.experiments.tables import make_tables
+    from npda.stages.run import run
+    from npda.stages.run_display import board
 
     loaded.write(runs / "report" / f"{loaded.name}.yaml")
     # Apart even if one at a time: what a training leaves in memory goes with its process.
@@ -131,7 +131,7 @@ def _print_plan(recipe: Recipe, plan: Plan, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from npda.experiments.board import plan_table
+    from npda.stages.run_display import plan_table
 
     Console(highlight=False).print(plan_table(plan))
 

@@ -40,11 +40,11 @@ from npda.evaluation.tuning.search import Tuning, tune
 from npda.evaluation.tuning.tuned import FILE as TUNED
 from npda.evaluation.tuning.tuned import load_learned, save_tuned
 from npda.experiments.adapt_results import Adaptation, Dropped
-from npda.experiments.kept import Kept
 from npda.experiments.text_path import Reader, TextPath, with_text_path
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
 from npda.io.progress import bar, track
+from npda.stages.stage_cache import Kept
 from npda.training.tasks.speech import file_digest
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs, write_pairs
 from npda.corpus.sampling import sample_pairs
 from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, Talks, TextPairs
-from npda.experiments.stages import Log
 from npda.io.errors import InputError
+from npda.stages.plan import Log
 
 SPLITS = ("train", "dev", "test")
 _LARGEST_SEED = 1_000  # seeds a large text of the embedded corpus may be drawn with

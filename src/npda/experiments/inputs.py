@@ -8,8 +8,8 @@ from pathlib import Path
 from npda.corpus import europarl, europarl_st, mustc
 from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MustC, Recipe, Talks, TextPairs
 from npda.experiments.recipe_part import FOLDERS, folder
-from npda.experiments.stages import Plan
 from npda.io.errors import InputError
+from npda.stages.plan import Plan
 
 
 def check_inputs(recipe: Recipe, plan: Plan) -> None:

@@ -20,9 +20,9 @@ from npda.decoding.beam import SearchOptions
 from npda.experiments import corpora, training, translating
 from npda.experiments.inputs import files_of
 from npda.experiments.recipe import Direction, MiniCorpus, Recipe
-from npda.experiments.stages import Log, Stage
 from npda.experiments.translating import Task
 from npda.io.errors import InputError
+from npda.stages.plan import Log, Stage
 from npda.systems.catalogue import MODELS, SYSTEMS, Model, System, Wanted, meant
 
 # Part of every key: raised whenever a stage's work changes so that old results no longer stand for it.

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from npda.experiments import corpora
-from npda.experiments.stages import Log
 from npda.io.files import atomic_write
 from npda.models import load_backbone
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.models.whisper import Whisper
+from npda.stages.plan import Log
 from npda.systems.catalogue import Kind, Model
 from npda.training.loop.settings import (
     ALIGN_MINI,

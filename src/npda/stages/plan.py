@@ -4,7 +4,7 @@ runs/stages/<name>-<key>/   what the stage wrote, its log.txt, and at the very e
 runs/locks/                 one file per stage, so that two runs share the work instead of disturbing each other
 runs/digests.json           digests of input files, so that large ones are read once
 
-`plan` tells what is there and what is to do; `npda.experiments.running.run` does it.
+`plan` tells what is there and what is to do; `npda.stages.run.run` does it.
 """
 
 from __future__ import annotations

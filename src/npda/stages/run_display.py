@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from npda.experiments.running import Outcome, Watcher
-from npda.experiments.stages import LOG, Plan, Step
+from npda.stages.plan import LOG, Plan, Step
+from npda.stages.run import Outcome, Watcher
 
 _NEXT = 5  # stages shown before they begin
 _PRIOR = 30.0  # seconds for which the estimates are taken at their word, lest a small stage decide alone

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from npda.experiments.stages import LOG, Log, Step
 from npda.io.errors import InputError
+from npda.stages.plan import LOG, Log, Step
 
 
 def perform(step: Step, needs: Mapping[str, Path], resumed: bool) -> str:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from npda.experiments.stages import LOG, Plan, Stage, Step, plan
-from npda.experiments.workers import Child, clear, lock, perform, unlock
+from npda.stages.plan import LOG, Plan, Stage, Step, plan
+from npda.stages.stage_process import Child, clear, lock, perform, unlock
 
 _PAUSE = 0.1  # seconds between two looks at what others do
 
