@@ -12,6 +12,9 @@ import tiny_training
 import typer
 from typer.testing import CliRunner
 
+from npda.adapt import adapt as module
+from npda.adapt.adapt import AdaptOptions, Inputs, adapt
+from npda.adapt.text_path import TextPath, can_read
 from npda.cli.adapt import adapt as adapt_verb
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import Pair, read_pairs, write_pairs
@@ -20,9 +23,6 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.evaluation.significance import compare
 from npda.evaluation.tuning.tuned import load_learned, load_tuned
-from npda.experiments import adapt as module
-from npda.experiments.adapt import AdaptOptions, Inputs, adapt
-from npda.experiments.text_path import TextPath, can_read
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.training.loop.settings import TrainingSettings

@@ -16,10 +16,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import SeamlessM4Tv2ForSpeechToText, SeamlessM4Tv2ForTextToText
 from typer.testing import CliRunner
 
+from npda.adapt.text_path import can_read
 from npda.cli import app
 from npda.corpus.pairs import write_pairs
 from npda.decoding.beam import SearchOptions, search
-from npda.experiments.text_path import can_read
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models import seamless as family

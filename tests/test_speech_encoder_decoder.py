@@ -18,10 +18,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import SpeechEncoderDecoderModel
 
 from npda import audio
+from npda.adapt.text_path import can_read
 from npda.corpus.manifest import write_manifest
 from npda.datastore.fingerprint import decoder_fingerprint
 from npda.decoding.beam import SearchOptions, search
-from npda.experiments.text_path import can_read
 from npda.io.errors import InputError
 from npda.models import load_backbone, tagged_tokens
 from npda.models.features import features_of

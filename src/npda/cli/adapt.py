@@ -11,7 +11,7 @@ import typer
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
-    from npda.experiments.adapt_results import Adaptation
+    from npda.adapt.results import Adaptation
 
 
 def adapt(
@@ -68,10 +68,10 @@ def adapt(
     if bool(triplets) != bool(general_dev):
         raise InputError("--triplets and --general-dev go together: speech to align on, and to choose the weights by.")
 
+    from npda.adapt.adapt import AdaptOptions, Inputs
+    from npda.adapt.adapt import adapt as run
+    from npda.adapt.text_path import TextPath
     from npda.decoding.beam import SearchOptions
-    from npda.experiments.adapt import AdaptOptions, Inputs
-    from npda.experiments.adapt import adapt as run
-    from npda.experiments.text_path import TextPath
 
     options = AdaptOptions(
         text_path=TextPath(tuple(triplets or ()), tuple(general_dev or ()), tuple(general_text or ()), aligned),

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from npda.adapt.results import Adaptation, Dropped
+from npda.adapt.text_path import Reader, TextPath, with_text_path
 from npda.corpus.leakage import Leak, LeakageFilter
 from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs
@@ -39,8 +41,6 @@ from npda.evaluation.tuning.adaptive import tune_adaptive
 from npda.evaluation.tuning.search import Tuning, tune
 from npda.evaluation.tuning.tuned import FILE as TUNED
 from npda.evaluation.tuning.tuned import load_learned, save_tuned
-from npda.experiments.adapt_results import Adaptation, Dropped
-from npda.experiments.text_path import Reader, TextPath, with_text_path
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
 from npda.io.progress import bar, track
