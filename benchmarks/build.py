@@ -25,7 +25,7 @@ from npda.corpus.pairs import Pair
 from npda.datastore.build import BuildOptions
 from npda.datastore.encode import BATCH_TOKENS
 from npda.datastore.store import Datastore
-from npda.experiments.demo_model import SHIPPED
+from npda.demo.model import SHIPPED
 from npda.models.batches import cut
 from npda.models.speech2text import Speech2Text
 from npda.models.text_encoder import TextEncoder, TextEncoderSize

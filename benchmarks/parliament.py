@@ -10,8 +10,8 @@ from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
 from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
+from npda.demo.model import SHIPPED
 from npda.evaluation.devset import Way
-from npda.experiments.demo_model import SHIPPED
 from npda.models.backbone import Backbone
 from npda.translator import Translator
 

@@ -21,13 +21,15 @@ from npda.corpus.mini import Mini, prepare, speech
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
 from npda.decoding.beam import SearchOptions
-from npda.experiments import demo, demo_model, demo_stages
-from npda.experiments.demo import run_demo
-from npda.experiments.demo_corpus import read_corpus
-from npda.experiments.demo_memory import Memory
-from npda.experiments.demo_model import FILE, ModelRecipe, open_model
-from npda.experiments.demo_results import DemoReport, changed_first, marked
-from npda.experiments.demo_stages import DemoOptions
+from npda.demo import demo
+from npda.demo import model as demo_model
+from npda.demo import stages as demo_stages
+from npda.demo.corpus import read_corpus
+from npda.demo.demo import run_demo
+from npda.demo.memory import Memory
+from npda.demo.model import FILE, ModelRecipe, open_model
+from npda.demo.results import DemoReport, changed_first, marked
+from npda.demo.stages import DemoOptions
 from npda.explanation.records import Evidence
 from npda.io.errors import InputError
 from npda.models.speech2text import Speech2Text

@@ -13,7 +13,7 @@ from npda.io.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from npda.experiments.demo_results import DemoReport, Example
+    from npda.demo.results import DemoReport, Example
 
 
 def demo(
@@ -42,7 +42,7 @@ def demo(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; give a directory with --out.")
-    from npda.experiments.demo import run_demo
+    from npda.demo.demo import run_demo
 
     report = run_demo(out, seed, from_scratch, progress=not as_json)
     if as_json:
@@ -54,7 +54,7 @@ def demo(
 def _print(report: DemoReport) -> None:
     from rich.console import Console
 
-    from npda.experiments.demo_page import stage_name
+    from npda.demo.page import stage_name
 
     console = Console(highlight=False)
     _print_systems(console, report)
@@ -76,8 +76,8 @@ def _print(report: DemoReport) -> None:
 def _print_systems(console: Console, report: DemoReport) -> None:
     from rich.table import Table
 
-    from npda.experiments.demo_page import p_value
-    from npda.experiments.demo_results import BASE, NPDA
+    from npda.demo.page import p_value
+    from npda.demo.results import BASE, NPDA
 
     table = Table(title="BLEU, English speech → German text")
     table.add_column("System")
@@ -94,7 +94,7 @@ def _print_systems(console: Console, report: DemoReport) -> None:
 
 
 def _findings(report: DemoReport) -> list[str]:
-    from npda.experiments.demo_results import BASE, KNN_MT, NPDA
+    from npda.demo.results import BASE, KNN_MT, NPDA
 
     base, npda, upper = (report.systems[name] for name in (BASE, NPDA, KNN_MT))
     best, spoken, alike = report.best, report.speech_tuning.best, report.similarity
@@ -118,7 +118,7 @@ def _findings(report: DemoReport) -> list[str]:
 def _print_example(console: Console, example: Example) -> None:
     from rich.text import Text
 
-    from npda.experiments.demo_results import marked
+    from npda.demo.results import marked
 
     console.print(f"said     {example.said}", markup=False)
     console.print(f"base     {example.base}", markup=False)

@@ -22,13 +22,13 @@ import torch
 from npda.corpus import mini
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import DOMAINS
+from npda.demo.corpus import NEEDED, read_corpus
+from npda.demo.memory import Memory, code_digest
+from npda.demo.model import LANGUAGE, DemoModel, open_model, train_model
+from npda.demo.page import write_report
+from npda.demo.results import BASE, KNN_MT, NPDA, DemoReport
+from npda.demo.stages import DemoOptions, Stages
 from npda.evaluation.scores import bleu
-from npda.experiments.demo_corpus import NEEDED, read_corpus
-from npda.experiments.demo_memory import Memory, code_digest
-from npda.experiments.demo_model import LANGUAGE, DemoModel, open_model, train_model
-from npda.experiments.demo_page import write_report
-from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport
-from npda.experiments.demo_stages import DemoOptions, Stages
 from npda.io.files import write_lines
 from npda.io.progress import bar
 from npda.translator import Translator

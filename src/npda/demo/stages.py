@@ -14,16 +14,16 @@ from npda.corpus.pairs import Pair
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.fusion import KnnOptions
+from npda.demo.corpus import DemoCorpus
+from npda.demo.memory import Memory
+from npda.demo.model import SHIPPED, ModelRecipe
+from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, System, changed_first
 from npda.evaluation.devset import Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare
 from npda.evaluation.similarity import Similarity, similarity
 from npda.evaluation.tuning.search import Tuning, tune
 from npda.evaluation.tuning.tuned import save_tuned
-from npda.experiments.demo_corpus import DemoCorpus
-from npda.experiments.demo_memory import Memory
-from npda.experiments.demo_model import SHIPPED, ModelRecipe
-from npda.experiments.demo_results import BASE, KNN_MT, NPDA, CurvePoint, System, changed_first
 from npda.explanation.explain import explain, hear
 from npda.explanation.records import Explanation
 from npda.io.progress import track

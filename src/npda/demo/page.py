@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from npda.demo.plots import curve_plot, map_plot, systems_plot
+from npda.demo.results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
 from npda.evaluation.tuning.search import Tuning
-from npda.experiments.demo_plots import curve_plot, map_plot, systems_plot
-from npda.experiments.demo_results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
 from npda.explanation.wording import clean, percent
 from npda.io.files import atomic_write
 from npda.report.explanation import write_page

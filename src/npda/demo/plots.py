@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npda.demo.results import BASE, KNN_MT, CurvePoint, System
 from npda.evaluation.tuning.search import Tuning
-from npda.experiments.demo_results import BASE, KNN_MT, CurvePoint, System
 from npda.report.plots import INK, PALETTE, STORE, heat, svg
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, read_pairs
-from npda.experiments.demo_model import Provenance
+from npda.demo.model import Provenance
 
 # Speech that is listened to; general/train besides, for who trains a model.
 NEEDED = (
