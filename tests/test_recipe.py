@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.experiments.recipe import PRESETS, MiniCorpus, Recipe, Search, load_recipe
-from npda.experiments.recipe_yaml import parse_yaml
 from npda.io.errors import InputError
+from npda.reproduce.recipe.loading import parse_yaml
+from npda.reproduce.recipe.recipe import PRESETS, MiniCorpus, Recipe, Search, load_recipe
 
 SYSTEMS = ("E2E-ST-Base", "kNN-MT", "NPDA-kNN-ST", "NPDA-kNN-ST+")
 TABLES = ("adaptation", "ablation", "datastore-size")
@@ -359,5 +359,5 @@ def test_no_text_gets_past_the_sentences(text: str):
 
 
 def test_recipes_do_without_torch():
-    code = "import sys, npda.experiments.recipe, npda.stages.run_display; sys.exit('torch' in sys.modules)"
+    code = "import sys, npda.reproduce.recipe.recipe, npda.stages.run_display; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

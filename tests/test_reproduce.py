@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from npda.cli import app
 from npda.corpus.manifest import write_manifest
-from npda.experiments.inputs import check_corpus
-from npda.experiments.recipe import Europarl, EuroparlST, MustC
 from npda.io.errors import InputError
+from npda.reproduce.recipe.inputs import check_corpus
+from npda.reproduce.recipe.recipe import Europarl, EuroparlST, MustC
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 

@@ -12,8 +12,8 @@ import tiny_whisper
 
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import Pair, write_pairs
-from npda.experiments.recipe import load_recipe
-from npda.experiments.tables import TABLES
+from npda.reproduce.recipe.recipe import load_recipe
+from npda.reproduce.tables.tables import TABLES
 from npda.systems.catalogue import SYSTEMS
 
 SYSTEMS_HERE = ["E2E-ST-Base", "kNN-MT", "NPDA-kNN-ST", "NPDA-kNN-ST w/o copying", "Spoken text"]
@@ -135,8 +135,8 @@ def test_what_is_for_a_pretrained_model_needs_one(folder: Path, tmp_path: Path):
 
 
 def test_a_voice_is_asked_for_before_anything_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from npda.experiments.planning import plan_recipe
     from npda.io.errors import InputError
+    from npda.reproduce.planning import plan_recipe
 
     monkeypatch.setenv("NPDA_MODELS", str(tmp_path))
     recipe = load_recipe(folder / "whisper.yaml", list(SYSTEMS), TABLES, ['voice=""'])
@@ -145,7 +145,7 @@ def test_a_voice_is_asked_for_before_anything_runs(folder: Path, tmp_path: Path,
 
 
 def test_a_large_model_is_estimated_to_take_longer(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from npda.experiments.planning import plan_recipe
+    from npda.reproduce.planning import plan_recipe
 
     monkeypatch.setenv("NPDA_MODELS", str(tmp_path))
     recipe = load_recipe(folder / "whisper.yaml", list(SYSTEMS), TABLES)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from npda.experiments.planning import Plan, plan_recipe
-from npda.experiments.recipe import load_recipe
-from npda.experiments.tables import TABLES
 from npda.io.errors import InputError
+from npda.reproduce.planning import Plan, plan_recipe
+from npda.reproduce.recipe.recipe import load_recipe
+from npda.reproduce.tables.tables import TABLES
 from npda.systems.catalogue import MODELS, SYSTEMS, meant
 
 # The ticks of tables 1 and 10: MuST-C, Europarl-ST and Europarl-MT (the two systems without the large text: NOTES).

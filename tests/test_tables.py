@@ -13,13 +13,13 @@ import tiny_store
 import yaml
 
 from npda.evaluation.scores import bleu, chrf
-from npda.experiments.planning import Plan, plan_recipe
-from npda.experiments.recipe import Recipe, load_recipe
-from npda.experiments.report import csv_of, markdown, page, record, write_report
-from npda.experiments.score_cells import arrow_of, average_cell
-from npda.experiments.tables import TABLES, make_tables
 from npda.io.files import write_lines
 from npda.report.table import Table
+from npda.reproduce.planning import Plan, plan_recipe
+from npda.reproduce.recipe.recipe import Recipe, load_recipe
+from npda.reproduce.report import csv_of, markdown, page, record, write_report
+from npda.reproduce.tables.score_cells import arrow_of, average_cell
+from npda.reproduce.tables.tables import TABLES, make_tables
 from npda.systems.catalogue import SYSTEMS
 
 SENTENCE = "der Rat hat heute den Antrag der Kommission über den Haushalt und die Fischerei mit großer Mehrheit"

@@ -8,9 +8,9 @@ import tiny_training
 
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import read_pairs
-from npda.experiments import corpora
-from npda.experiments.recipe import Recipe
 from npda.io.errors import InputError
+from npda.reproduce.recipe.recipe import Recipe
+from npda.reproduce.work import corpora
 from npda.stages.plan import Log
 
 

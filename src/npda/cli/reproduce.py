@@ -16,8 +16,8 @@ from npda.io.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from npda.experiments.recipe import Recipe
     from npda.report.table import Table
+    from npda.reproduce.recipe.recipe import Recipe
     from npda.stages.plan import Plan
     from npda.stages.run import Report
 
@@ -67,8 +67,8 @@ def reproduce(
         npda reproduce recipes/mustc-to-europarl.yaml --data mustc=/data/MUSTC_v1.0 --data europarl-st=/data/v1.1 \\
         --data europarl=/data/europarl-v7
     """
-    from npda.experiments.recipe import load_recipe
-    from npda.experiments.tables import TABLES
+    from npda.reproduce.recipe.recipe import load_recipe
+    from npda.reproduce.tables.tables import TABLES
     from npda.stages.plan import plan
     from npda.systems.catalogue import SYSTEMS
 
@@ -77,8 +77,8 @@ def reproduce(
     if runs.exists() and not runs.is_dir():
         raise InputError(f"{runs} is a file; give a directory with --runs.")
 
-    from npda.experiments.inputs import check_inputs
-    from npda.experiments.planning import plan_recipe
+    from npda.reproduce.planning import plan_recipe
+    from npda.reproduce.recipe.inputs import check_inputs
 
     jobs = jobs or (cores() if loaded.model.preset == "mini" else 1)
     planned = plan_recipe(loaded, threads=max(1, cores() // jobs))
@@ -88,8 +88,8 @@ def reproduce(
         return
     check_inputs(loaded, chosen)
 
-    from npda.experiments.report import write_report
-    from npda.experiments.tables import make_tables
+    from npda.reproduce.report import write_report
+    from npda.reproduce.tables.tables import make_tables
     from npda.stages.run import run
     from npda.stages.run_display import board
 
@@ -158,7 +158,7 @@ def _print_table(console: Console, table: Table) -> None:
     from rich.table import Table as Printed
     from rich.text import Text
 
-    from npda.experiments.report import NAMES
+    from npda.reproduce.report import NAMES
 
     printed = Printed(title=Text(table.title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     # The ticks are in the report: a terminal is narrow.

@@ -70,7 +70,7 @@ def count(value: int | None, paper: float | str | None = None) -> Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """kind: one of npda.experiments.tables.TABLES; name: its own among those of a report, fit for a file"""
+    """kind: one of npda.reproduce.tables.tables.TABLES; name: its own among those of a report, fit for a file"""
 
     kind: str
     name: str

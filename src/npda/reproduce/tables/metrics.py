@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npda.evaluation.scores import bleu, chrf, normalize, wer
-from npda.experiments.recipe import Talks
-from npda.experiments.results import BASE, Group, Place, Results
-from npda.experiments.score_cells import Scores
 from npda.report.table import Cell, Table, not_done, number, plain
+from npda.reproduce.recipe.recipe import Talks
+from npda.reproduce.results import BASE, Group, Place, Results
+from npda.reproduce.tables.score_cells import Scores
 
 _SCORES = {"bleu": bleu, "chrf": chrf, "wer": wer}
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "wer": "WER"}

@@ -20,8 +20,12 @@ from pydantic import (
 )
 
 from npda.corpus.mini.grammar import DOMAINS, LANGUAGES
-from npda.experiments.overrides import set_roots, set_values
-from npda.experiments.recipe_part import (
+from npda.io.errors import InputError
+from npda.io.files import atomic_write
+from npda.io.names import unknown
+from npda.reproduce.recipe.loading import read_yaml
+from npda.reproduce.recipe.overrides import set_roots, set_values
+from npda.reproduce.recipe.part import (
     Count,
     Language,
     Location,
@@ -34,10 +38,6 @@ from npda.experiments.recipe_part import (
     one_of,
     sentence_of,
 )
-from npda.experiments.recipe_yaml import read_yaml
-from npda.io.errors import InputError
-from npda.io.files import atomic_write
-from npda.io.names import unknown
 from npda.training.loop.settings import (
     ALIGN_MINI,
     ALIGN_PRETRAINED,

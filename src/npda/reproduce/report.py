@@ -12,12 +12,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from npda.experiments.paper import MINI, is_mini
-from npda.experiments.recipe import Recipe
-from npda.experiments.report_plots import pictures
 from npda.io.files import atomic_write
 from npda.report.page import head
 from npda.report.table import Cell, Table
+from npda.reproduce.plots import pictures
+from npda.reproduce.recipe.recipe import Recipe
+from npda.reproduce.tables.paper import MINI, is_mini
 
 _MORE_CSS = """
 body { max-width: 76rem; }

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from npda.corpus import europarl, europarl_st, mustc
-from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MustC, Recipe, Talks, TextPairs
-from npda.experiments.recipe_part import FOLDERS, folder
 from npda.io.errors import InputError
+from npda.reproduce.recipe.part import FOLDERS, folder
+from npda.reproduce.recipe.recipe import Corpus, Europarl, EuroparlST, Manifests, MustC, Recipe, Talks, TextPairs
 from npda.stages.plan import Plan
 
 
@@ -70,7 +70,7 @@ def _how_to_get(path: Path, origin: str) -> str:
 
 
 def _read(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
-    """(corpus, language, the stage that reads it) of every direction; stages as npda.experiments.planning names them"""
+    """(corpus, language, the stage that reads it) of every direction; stages as npda.reproduce.planning names them"""
     for direction in recipe.directions:
         for language in direction.languages:
             for name in (direction.general, direction.domain):

@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npda.experiments import measure_tables, metric_tables, score_tables
-from npda.experiments.paper import is_mini
-from npda.experiments.recipe import Recipe
-from npda.experiments.results import Results
 from npda.report.table import Table
+from npda.reproduce.recipe.recipe import Recipe
+from npda.reproduce.results import Results
+from npda.reproduce.tables import measures as measure_tables
+from npda.reproduce.tables import metrics as metric_tables
+from npda.reproduce.tables import scores as score_tables
+from npda.reproduce.tables.paper import is_mini
 
 if TYPE_CHECKING:
-    from npda.experiments.planning import Plan
+    from npda.reproduce.planning import Plan
 
 _MAKERS: dict[str, Callable[[Results], Iterator[Table]]] = {
     "adaptation": score_tables.adaptation,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from npda.experiments.score_cells import AVERAGE
 from npda.report.plots import INK, PALETTE, WIDTH, heat, inline, svg
 from npda.report.table import Table
+from npda.reproduce.tables.score_cells import AVERAGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

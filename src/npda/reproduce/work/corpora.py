@@ -14,8 +14,8 @@ from npda.corpus.manifest import Utterance, read_manifest, write_manifest
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs, write_pairs
 from npda.corpus.sampling import sample_pairs
-from npda.experiments.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, Talks, TextPairs
 from npda.io.errors import InputError
+from npda.reproduce.recipe.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, Talks, TextPairs
 from npda.stages.plan import Log
 
 SPLITS = ("train", "dev", "test")

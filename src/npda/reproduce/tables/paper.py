@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from npda.experiments.recipe import Recipe
-from npda.experiments.results import Group
+from npda.reproduce.recipe.recipe import Recipe
+from npda.reproduce.results import Group
 
 MINI = "mini: embedded corpus, only the order of systems compares with the paper."
 BRACKETS = "In brackets: the paper's figures."

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from npda.experiments import corpora
 from npda.io.files import atomic_write
 from npda.models import load_backbone
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.models.whisper import Whisper
+from npda.reproduce.work import corpora
 from npda.stages.plan import Log
 from npda.systems.catalogue import Kind, Model
 from npda.training.loop.settings import (

@@ -17,11 +17,11 @@ import torch
 
 from npda.corpus import mini
 from npda.decoding.beam import SearchOptions
-from npda.experiments import corpora, training, translating
-from npda.experiments.inputs import files_of
-from npda.experiments.recipe import Direction, MiniCorpus, Recipe
-from npda.experiments.translating import Task
 from npda.io.errors import InputError
+from npda.reproduce.recipe.inputs import files_of
+from npda.reproduce.recipe.recipe import Direction, MiniCorpus, Recipe
+from npda.reproduce.work import corpora, training, translating
+from npda.reproduce.work.translating import Task
 from npda.stages.plan import Log, Stage
 from npda.systems.catalogue import MODELS, SYSTEMS, Model, System, Wanted, meant
 

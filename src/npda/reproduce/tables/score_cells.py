@@ -7,13 +7,13 @@ from dataclasses import replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from npda.experiments.paper import BRACKETS, OTHER_DATA, Beside
-from npda.experiments.results import BASE, Group, Place, Results
 from npda.report.table import Cell, not_done, number, plain
+from npda.reproduce.results import BASE, Group, Place, Results
+from npda.reproduce.tables.paper import BRACKETS, OTHER_DATA, Beside
 from npda.systems.catalogue import SYSTEMS
 
 if TYPE_CHECKING:
-    from npda.experiments.planning import Trial
+    from npda.reproduce.planning import Trial
 
 AVERAGE = "avg"
 CLEARLY, PROBABLY = 0.01, 0.05  # levels of ⇑ and ↑

@@ -28,11 +28,11 @@ from npda.evaluation.scores import bleu
 from npda.evaluation.similarity import similarity
 from npda.evaluation.tuning.search import tune
 from npda.evaluation.tuning.shallow import tune_shallow
-from npda.experiments import corpora
-from npda.experiments.training import MODEL
 from npda.io.files import atomic_write, write_lines
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
+from npda.reproduce.work import corpora
+from npda.reproduce.work.training import MODEL
 from npda.stages.plan import Log
 from npda.systems.catalogue import System
 from npda.systems.variants import Figures, variant_fusion

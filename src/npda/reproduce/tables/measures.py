@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npda.experiments.paper import BRACKETS, Beside
-from npda.experiments.results import Group, Place, Results
 from npda.report.table import MISSING, Cell, Table, count, not_done, number, plain
+from npda.reproduce.results import Group, Place, Results
+from npda.reproduce.tables.paper import BRACKETS, Beside
 
 if TYPE_CHECKING:
-    from npda.experiments.planning import Trial
+    from npda.reproduce.planning import Trial
 
 
 def datastore_size(results: Results) -> Iterator[Table]:

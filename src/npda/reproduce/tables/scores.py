@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from npda.experiments.results import BASE, Group, Place, Results
-from npda.experiments.score_cells import AVERAGE, Scores, average_cell
 from npda.report.table import Cell, Table, count, number, plain
+from npda.reproduce.results import BASE, Group, Place, Results
+from npda.reproduce.tables.score_cells import AVERAGE, Scores, average_cell
 from npda.systems.catalogue import SYSTEMS, Data, System
 
 NPDA = "NPDA-kNN-ST"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from npda.datastore.format import StoreInfo, read_info
 from npda.evaluation.significance import Comparison, compare
-from npda.experiments.recipe import Direction, Recipe
 from npda.io.files import read_lines
+from npda.reproduce.recipe.recipe import Direction, Recipe
 from npda.systems.catalogue import MODELS
 
 if TYPE_CHECKING:
-    from npda.experiments.planning import Plan, Trial
+    from npda.reproduce.planning import Plan, Trial
 
 BASE = "E2E-ST-Base"
 
@@ -139,7 +139,7 @@ class Results:
         for earlier in (model.start, model.encoder):
             if earlier is not None and earlier != "base":
                 needs = self._needs.get(stage, ())
-                # A training's stage is named by the model it makes, see npda.experiments.planning.
+                # A training's stage is named by the model it makes, see npda.reproduce.planning.
                 tuned += next((self._tuned(earlier, need) or 0 for need in needs if need.startswith(f"{earlier} ")), 0)
         return tuned
 

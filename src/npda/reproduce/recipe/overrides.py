@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from npda.experiments.recipe_yaml import parse_yaml
 from npda.io.errors import InputError
 from npda.io.names import unknown
+from npda.reproduce.recipe.loading import parse_yaml
 
 
 def set_values(recipe: dict[str, Any], changes: Iterable[str]) -> None:
