@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.harness import Line, arguments, interleaved, ratio, report, sizes
 from benchmarks.parliament import held_out, shipped, text_store
-from npda.datastore.retrieval.caching import RememberingRetriever
+from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
@@ -94,7 +94,7 @@ def deviation(values: Sequence[float]) -> float:
 
 def in_detail(draw: Draw, following: FollowingFusion, repeats: int) -> Iterator[Line]:
     """What equal and repeated states save, what following costs, and what gates would do."""
-    fusion, remembering = KnnFusion(draw.store, draw.tuned), RememberingRetriever(draw.store, draw.tuned.k)
+    fusion, remembering = KnnFusion(draw.store, draw.tuned), CachingRetriever(draw.store, draw.tuned.k)
     all_rows = SkippingFusion(KnnFusion(remembering, draw.tuned), SureGate(2.0))  # lets everybody through
     draw.score(all_rows)
     alike, note = 1 - remembering.asked / all_rows.asked, f"{all_rows.asked} hypotheses"

@@ -20,7 +20,7 @@ import torch
 from benchmarks.harness import Line, arguments, interleaved, ratio, report
 from benchmarks.parliament import shipped, text_store
 from npda.corpus.mini.grammar import sentences
-from npda.datastore.retrieval.caching import RememberingRetriever
+from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
@@ -56,7 +56,7 @@ def measure(count: int, brute: int, repeats: int, folder: Path) -> Iterator[Line
 def best_of_all(backbone: Backbone, store: Datastore, devset: DevSet, search: SearchOptions, factor: float) -> float:
     """BLEU of the best point of the grid. factor: of its temperatures"""
     grid = Grid().scaled(factor)
-    remembering = RememberingRetriever(store, grid.largest_k)
+    remembering = CachingRetriever(store, grid.largest_k)
     return max(
         bleu(devset.translations(search, [KnnFusion(remembering, point)]), devset.references).value
         for point in grid.points()

@@ -17,7 +17,7 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions
-from npda.decoding.retry import patient_search
+from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
@@ -193,7 +193,7 @@ class Translator:
             [torch.from_numpy(item.features) for item in inputs], batch_first=True
         )
         memory = self.backbone.hear(features, lengths, torch.tensor([prompt] * len(inputs)))
-        return patient_search(self.backbone, memory, prompt, options, fusions)
+        return search_with_retry(self.backbone, memory, prompt, options, fusions)
 
     def _translation(self, item: _Heard, hypotheses: list[Hypothesis]) -> Translation:
         texts = tuple((self.backbone.target.decode(h.tokens), h.score) for h in hypotheses)

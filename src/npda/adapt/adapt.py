@@ -44,7 +44,7 @@ from npda.evaluation.tuning.tuned import load_learned, save_tuned
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
 from npda.io.progress import bar, track
-from npda.stages.stage_cache import Kept
+from npda.stages.stage_cache import StageCache
 from npda.training.tasks.speech import file_digest
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def adapt(inputs: Inputs, options: AdaptOptions = AdaptOptions(), progress: bool
     speaker = voice(options.speak) if options.speak else None
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        kept = Kept(out / "adapt")
+        kept = StageCache(out / "adapt")
         # Before the model, so that a fault in the text is found before an hour of training.
         files = [inputs.text, inputs.dev, *([inputs.test] if inputs.test else [])]
         identity = {"files": [file_digest(path) for path in files]}
@@ -147,7 +147,7 @@ class _Adapting:
         options: AdaptOptions,
         reader: Reader,
         speaker: Voice | None,
-        kept: Kept,
+        kept: StageCache,
         progress: bool,
     ) -> None:
         self.inputs, self.options, self.reader, self.speaker = inputs, options, reader, speaker
@@ -271,7 +271,7 @@ class _Adapting:
         identity: dict[str, Any] = {"model": model_digest(self.backbone), "search": asdict(options.search)}
         identity |= {"sentences": [judged.digest, judged.way, options.language]}
         base = self.kept.recall("base", identity, list[str], lambda: self._translate(devset, "model alone"))
-        if combiner.silent:
+        if combiner.is_inactive:
             adapted = base
         else:
             fusion = KnnFusion(store, combiner)

@@ -13,7 +13,7 @@ from npda.io.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from npda.demo.results import DemoReport, Example
+    from npda.demo.results import DemoReport, ExplainedExample
 
 
 def demo(
@@ -115,7 +115,7 @@ def _findings(report: DemoReport) -> list[str]:
     return lines
 
 
-def _print_example(console: Console, example: Example) -> None:
+def _print_example(console: Console, example: ExplainedExample) -> None:
     from rich.text import Text
 
     from npda.demo.results import marked

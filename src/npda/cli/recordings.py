@@ -20,7 +20,7 @@ Segmenting = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True)
-class Recording:
+class AudioInput:
     """A file, or a row of a manifest. seconds: its length, None if it cannot be read"""
 
     name: str
@@ -28,7 +28,7 @@ class Recording:
     seconds: float | None
 
     @classmethod
-    def of(cls, name: str, row: bool = False) -> Recording:
+    def of(cls, name: str, row: bool = False) -> AudioInput:
         from npda.audio import duration
 
         try:
@@ -54,7 +54,7 @@ class Translating:
     one_line: bool = False
     faults: list[InputError] = field(default_factory=list)
 
-    def results(self, recordings: Iterable[Recording]) -> Iterator[Result]:
+    def results(self, recordings: Iterable[AudioInput]) -> Iterator[Result]:
         """One for every recording, to be written before the next is asked for. What was skipped has no segments."""
         for long, group in groupby(recordings, key=self._is_long):
             if not long:
@@ -66,12 +66,12 @@ class Translating:
                     segments = _joined(list(segments))
                 yield Result(recording.name, segments)
 
-    def _is_long(self, recording: Recording) -> bool:
+    def _is_long(self, recording: AudioInput) -> bool:
         if recording.seconds is None or self.segmenting == "never":
             return False
         return self.segmenting == "always" or recording.seconds > self.translator.backbone.max_frames / 100
 
-    def _short(self, recordings: Sequence[Recording]) -> Iterator[Result]:
+    def _short(self, recordings: Sequence[AudioInput]) -> Iterator[Result]:
         names = [recording.name for recording in recordings]
         translations = self.translator.translate_all(names, self.options, self.language, self.fusions, self._report)
         for recording, t in zip(recordings, translations, strict=True):
@@ -79,7 +79,7 @@ class Translating:
             nbest = t.alternatives if t and self.options.n_best > 1 else ()
             yield Result(recording.name, (Segment(0.0, t.duration, t.text, t.score, nbest),) if t else ())
 
-    def _long(self, recording: Recording) -> Iterator[Segment]:
+    def _long(self, recording: AudioInput) -> Iterator[Segment]:
         from npda.segmentation import best_detector
 
         detector = best_detector()

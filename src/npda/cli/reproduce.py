@@ -91,11 +91,11 @@ def reproduce(
     from npda.reproduce.report import write_report
     from npda.reproduce.tables.tables import make_tables
     from npda.stages.run import run
-    from npda.stages.run_display import board
+    from npda.stages.run_display import run_display
 
     loaded.write(runs / "report" / f"{loaded.name}.yaml")
     # Apart even if one at a time: what a training leaves in memory goes with its process.
-    done = run(planned.stages, runs, only or (), from_, jobs, apart=True, watcher=board(as_json, apart=True))
+    done = run(planned.stages, runs, only or (), from_, jobs, apart=True, watcher=run_display(as_json, apart=True))
     # Also those that were not chosen this time.
     everything = {step.name: step.directory for step in plan(planned.stages, runs).steps if step.state == "done"}
     tables = make_tables(loaded, planned, everything)

@@ -12,7 +12,7 @@ import typer
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
-    from npda.cli.recordings import Recording
+    from npda.cli.recordings import AudioInput
     from npda.datastore.store import Datastore
     from npda.decoding.knn.fusion import Combiner
 
@@ -137,14 +137,14 @@ def chosen_combiner(
     return replace(options, **{name: value for name, value in given.items() if value is not None})
 
 
-def _recordings(names: list[str]) -> Iterator[Recording]:
+def _recordings(names: list[str]) -> Iterator[AudioInput]:
     """Audio files as they are, manifests row by row."""
-    from npda.cli.recordings import Recording
+    from npda.cli.recordings import AudioInput
 
     for name in names:
         if name.endswith((".tsv", ".tsv.gz")):
             from npda.corpus.manifest import read_manifest
 
-            yield from (Recording.of(utterance.audio, row=True) for utterance in read_manifest(name))
+            yield from (AudioInput.of(utterance.audio, row=True) for utterance in read_manifest(name))
         else:
-            yield Recording.of(name)
+            yield AudioInput.of(name)

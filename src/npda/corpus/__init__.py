@@ -1,1 +1,1 @@
-
+"""Corpora: manifests of speech, bilingual text, published collections, the embedded corpus."""

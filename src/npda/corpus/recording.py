@@ -29,7 +29,7 @@ _WINDOW = 256  # pairs handed to the threads at once
 
 
 @dataclass(frozen=True)
-class Recording:
+class SpokenText:
     """What became of a text. silent: sentences of which the voice made no sound, for instance of dots alone"""
 
     manifest: Path
@@ -40,7 +40,7 @@ class Recording:
 
 def synthesize(
     pairs: Iterable[Pair], voice: Voice, out: Path, name: str, total: int | None = None, progress: bool = True
-) -> Recording:
+) -> SpokenText:
     """Read a text aloud into ``out/audio`` and write ``out/NAME.tsv``; clips that are there are not made again."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; give a directory.")
@@ -60,7 +60,7 @@ def synthesize(
         raise InputError(f"{voice.name} made no sound of any of the {count} sentences of {name}: try another voice.")
     manifest = out / f"{name}.tsv"
     write_manifest(manifest, found)
-    return Recording(manifest, len(found), count - len(found), round(sum(u.n_frames for u in found) / 100, 1))
+    return SpokenText(manifest, len(found), count - len(found), round(sum(u.n_frames for u in found) / 100, 1))
 
 
 def clips(pairs: Sequence[Pair], voice: Voice, folder: Path) -> Iterator[Utterance | None]:

@@ -18,7 +18,7 @@ from npda.models.backbone import Backbone, Memory
 _TOGETHER = 4  # sentences heard out at once: they are long
 
 
-def patient_search(
+def search_with_retry(
     backbone: Backbone,
     memory: Memory,
     prompt: Sequence[int],
@@ -28,9 +28,9 @@ def patient_search(
     """As ``search``; sentences without an end get what is found once they are heard out."""
     found = search(backbone, memory, prompt, options, fusions)
     endless = [row for row, hypotheses in enumerate(found) if not hypotheses[0].ended]
-    if memory.hear_out is not None and endless:
+    if memory.with_full_padding is not None and endless:
         for rows in torch.tensor(endless).split(_TOGETHER):
-            again = search(backbone, memory.hear_out(rows), prompt, options, fusions)
+            again = search(backbone, memory.with_full_padding(rows), prompt, options, fusions)
             for row, hypotheses in zip(rows.tolist(), again, strict=True):
                 found[row] = hypotheses
     return found

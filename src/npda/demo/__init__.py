@@ -1,0 +1,1 @@
+"""npda demo: the whole method on the embedded corpus."""

@@ -27,12 +27,12 @@ _MARK = "demo.json"  # whose results these are
 _DECIDING = (
     "*.py",
     "corpus/*.py",
-    "datastore/*.py",
-    "decoding/*.py",
-    "evaluation/*.py",
-    "experiments/demo*.py",
+    "datastore/**/*.py",
+    "decoding/**/*.py",
+    "evaluation/**/*.py",
+    "demo/*.py",
     "explanation/*.py",
-    "models/*.py",
+    "models/**/*.py",
 )
 _RESULTS, _STORES = "results", "stores"
 

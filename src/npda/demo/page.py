@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from npda.demo.plots import curve_plot, map_plot, systems_plot
-from npda.demo.results import BASE, KNN_MT, NPDA, DemoReport, Example, marked
+from npda.demo.results import BASE, KNN_MT, NPDA, DemoReport, ExplainedExample, marked
 from npda.evaluation.tuning.search import Tuning
 from npda.explanation.wording import clean, percent
 from npda.io.files import atomic_write
@@ -151,7 +151,7 @@ def _examples(report: DemoReport) -> str:
 </section>"""
 
 
-def _example(example: Example) -> str:
+def _example(example: ExplainedExample) -> str:
     rows = [("said", "", _text(example.said)), ("base", "", _text(example.base))]
     rows.append(("adapted", "new", _marked_word(example.adapted, example.word)))
     if example.adapted != example.reference:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npda.demo.results import BASE, KNN_MT, CurvePoint, System
+from npda.demo.results import BASE, KNN_MT, CurvePoint, SystemResult
 from npda.evaluation.tuning.search import Tuning
 from npda.report.plots import INK, PALETTE, STORE, heat, svg
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def systems_plot(systems: dict[str, System]) -> str:
+def systems_plot(systems: dict[str, SystemResult]) -> str:
     """Two groups of bars: BLEU on everyday talk and on parliament."""
 
     def draw(axes: Axes) -> None:
@@ -80,7 +80,7 @@ def map_plot(tuning: Tuning) -> str:
     return svg(draw, f"λ × T map for k = {tuning.best.k}")
 
 
-def curve_plot(curve: tuple[CurvePoint, ...], systems: dict[str, System]) -> str:
+def curve_plot(curve: tuple[CurvePoint, ...], systems: dict[str, SystemResult]) -> str:
     """BLEU on parliament over the pairs in the store, between base model and speech datastore."""
 
     def draw(axes: Axes) -> None:

@@ -15,7 +15,7 @@ BASE, NPDA, KNN_MT = "E2E-ST-Base", "NPDA-kNN-ST", "kNN-MT"
 
 
 @dataclass(frozen=True)
-class System:
+class SystemResult:
     """general, domain: BLEU on the two tests; p_vs_base: of its difference from the base model on the domain's test"""
 
     general: float
@@ -38,7 +38,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Example:
+class ExplainedExample:
     """A test sentence. word: the first that is new in the adapted translation; because: what the store had there"""
 
     said: str
@@ -77,7 +77,7 @@ class DemoReport:
     dropped: sentences left out because the model was trained on them; signature: of the scores
     """
 
-    systems: dict[str, System]
+    systems: dict[str, SystemResult]
     tuning: Tuning
     speech_tuning: Tuning
     speech_tuned: float
@@ -113,7 +113,7 @@ class DemoReport:
         return self.systems[BASE].general - self.systems[NPDA].general
 
     @property
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[ExplainedExample]:
         return [example(explanation) for explanation in self.explanations]
 
     def record(self) -> dict:
@@ -150,11 +150,11 @@ def _alike(found: Similarity) -> dict[str, float]:
     return {"cosine": round(found.cosine, 4), "squared_distance": round(found.squared_distance, 3)}
 
 
-def example(explanation: Explanation) -> Example:
+def example(explanation: Explanation) -> ExplainedExample:
     """What is said of a sentence in a line: the first new word, and the sentence of the store that weighed most."""
     spoken = [word for word in explanation.words if not word.end]
     word = next((word for word in spoken if word.new), None)
-    return Example(
+    return ExplainedExample(
         said=explanation.transcript,
         base=explanation.base_text,
         adapted=explanation.text,

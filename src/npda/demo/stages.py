@@ -17,7 +17,7 @@ from npda.decoding.knn.fusion import KnnOptions
 from npda.demo.corpus import DemoCorpus
 from npda.demo.memory import Memory
 from npda.demo.model import SHIPPED, ModelRecipe
-from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, System, changed_first
+from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, SystemResult, changed_first
 from npda.evaluation.devset import Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare
@@ -135,9 +135,9 @@ class Stages:
         return tuple(self.memory.recall("examples", list[Explanation], self._explain))
 
     @cached_property
-    def systems(self) -> dict[str, System]:
+    def systems(self) -> dict[str, SystemResult]:
         """BLEU of every system, and by paired bootstrap resampling how sure its difference from the base model is."""
-        return self.memory.recall("significance", dict[str, System], self._systems)
+        return self.memory.recall("significance", dict[str, SystemResult], self._systems)
 
     def score(self, texts: Texts, domain: str = "parliament") -> float:
         return bleu(texts[domain], self.corpus.references(domain)).value
@@ -202,11 +202,11 @@ class Stages:
             for place in changed_first(self.base["parliament"], self.npda["parliament"], EXAMPLES)
         ]
 
-    def _systems(self) -> dict[str, System]:
-        found = {BASE: System(self.score(self.base, "general"), self.score(self.base))}
+    def _systems(self) -> dict[str, SystemResult]:
+        found = {BASE: SystemResult(self.score(self.base, "general"), self.score(self.base))}
         for name, texts in {NPDA: self.npda, KNN_MT: self.knn_mt}.items():
             references = self.corpus.references("parliament")
             (comparison,) = compare(texts["parliament"], self.base["parliament"], references, ["bleu"])
             p = comparison.p_value if comparison.delta != 0 else 1.0
-            found[name] = System(self.score(texts, "general"), self.score(texts), p)
+            found[name] = SystemResult(self.score(texts, "general"), self.score(texts), p)
         return found

@@ -1,1 +1,1 @@
-
+"""Scores, significance tests, similarity of states; tuning/ chooses parameters on held-out sentences."""

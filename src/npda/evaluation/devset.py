@@ -16,7 +16,7 @@ from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.retry import patient_search
+from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut
@@ -29,7 +29,7 @@ _KEPT_BYTES = 2**29  # of encoder output held for the next pass; what is beyond 
 
 
 @dataclass(frozen=True)
-class Example:
+class DevSentence:
     """A sentence as the model takes it.
 
     source: ids of the transcript, empty on the way of speech; prompt: what its target begins with;
@@ -114,13 +114,13 @@ class DevSet:
         """The model's translation of every sentence; ``advance`` is told how many were done."""
         texts = [""] * len(self)
         for batch in self.batches:
-            found = patient_search(self.backbone, self.memory(batch), batch.prompt, options, fusions)
+            found = search_with_retry(self.backbone, self.memory(batch), batch.prompt, options, fusions)
             for place, hypotheses in zip(batch.places, found, strict=True):
                 texts[place] = self.backbone.target.decode(hypotheses[0].tokens)
             advance(len(batch.places))
         return texts
 
-    def _hear(self, examples: Sequence[Example]) -> Memory:
+    def _hear(self, examples: Sequence[DevSentence]) -> Memory:
         heard = []
         for example in examples:
             assert isinstance(example.sentence, Utterance)
@@ -136,7 +136,7 @@ class DevSet:
         prompts = torch.tensor([example.prompt for example in examples], device=self._device)
         return self.backbone.hear(features.to(self._device), lengths.to(self._device), prompts)
 
-    def _read(self, examples: Sequence[Example]) -> Memory:
+    def _read(self, examples: Sequence[DevSentence]) -> Memory:
         assert self.backbone.source is not None
         sources = [torch.tensor(example.source) for example in examples]
         lengths = torch.tensor([len(source) for source in sources])
@@ -144,7 +144,7 @@ class DevSet:
         return self.backbone.read(tokens.to(self._device), lengths.to(self._device))
 
 
-def _example(backbone: Backbone, sentence: Utterance | Pair, way: Way, language: str | None) -> Example | None:
+def _example(backbone: Backbone, sentence: Utterance | Pair, way: Way, language: str | None) -> DevSentence | None:
     prompt = tuple(backbone.prompt(sentence.tgt_lang or language))
     target = (*backbone.target.encode(sentence.tgt_text), backbone.target.eos)
     if len(prompt) + len(target) - 1 > backbone.max_target:
@@ -154,13 +154,13 @@ def _example(backbone: Backbone, sentence: Utterance | Pair, way: Way, language:
             raise ValueError("only utterances can be heard")
         if sentence.n_frames > backbone.max_frames:
             return None
-        return Example(sentence, (), prompt, target, sentence.n_frames)
+        return DevSentence(sentence, (), prompt, target, sentence.n_frames)
     assert backbone.source is not None
     source = tuple(backbone.source.encode(sentence.src_text))
-    return Example(sentence, source, prompt, target, max(len(source), len(target))) if source else None
+    return DevSentence(sentence, source, prompt, target, max(len(source), len(target))) if source else None
 
 
-def _batches(examples: Sequence[Example], limit: int) -> Iterator[Batch]:
+def _batches(examples: Sequence[DevSentence], limit: int) -> Iterator[Batch]:
     """Sentences of one prompt and of similar length."""
     lengths = [example.length for example in examples]
     order = sorted(range(len(examples)), key=lambda place: (examples[place].prompt, lengths[place]))

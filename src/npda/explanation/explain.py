@@ -14,14 +14,14 @@ from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Retr
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions, interpolate, knn_distribution
-from npda.decoding.retry import patient_search
+from npda.decoding.retry import search_with_retry
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
 from npda.models.features import features_of
 
 
-class TellingRetriever(Retriever, Protocol):
+class ExplainableRetriever(Retriever, Protocol):
     """A retriever that can tell what a key stands for: ``LocalRetriever``, ``JoinedRetriever``, ``Datastore``."""
 
     def neighbour_info(self, id_: int) -> Entry: ...
@@ -39,7 +39,7 @@ def hear(backbone: Backbone, name: str, language: str | None = None) -> Memory:
 def explain(
     backbone: Backbone,
     memory: Memory,
-    retriever: TellingRetriever,
+    retriever: ExplainableRetriever,
     combiner: Combiner = KnnOptions(),
     options: SearchOptions = SearchOptions(),
     language: str | None = None,
@@ -55,10 +55,12 @@ def explain(
     if memory.states.shape[0] != 1:
         raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
     prompt = backbone.prompt(language)
-    ((base, *_),) = patient_search(backbone, memory, prompt, options)
+    ((base, *_),) = search_with_retry(backbone, memory, prompt, options)
     ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, combiner)])
-    if not adapted.ended and memory.hear_out is not None:  # as in ``patient_search``; here the memory matters too
-        memory = memory.hear_out(torch.tensor([0]))
+    if (
+        not adapted.ended and memory.with_full_padding is not None
+    ):  # as in ``search_with_retry``; here the memory matters too
+        memory = memory.with_full_padding(torch.tensor([0]))
         ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, combiner)])
     pieces = Pieces(backbone.target)
     produced = [*adapted.tokens, backbone.target.eos] if adapted.ended else [*adapted.tokens]
@@ -85,7 +87,7 @@ def _tokens(
     memory: Memory,
     prompt: Sequence[int],
     produced: Sequence[int],
-    retriever: TellingRetriever,
+    retriever: ExplainableRetriever,
     combiner: Combiner,
     pieces: Pieces,
 ) -> tuple[Token, ...]:
@@ -140,7 +142,7 @@ def _decider(models_choice: bool, stores_choice: bool, from_model: float, from_s
     return "model" if from_model >= from_store else "store"
 
 
-def _neighbour(retriever: TellingRetriever, pieces: Pieces, id_: int, distance: float, weight: float) -> Neighbour:
+def _neighbour(retriever: ExplainableRetriever, pieces: Pieces, id_: int, distance: float, weight: float) -> Neighbour:
     entry = retriever.neighbour_info(id_)
     spans = pieces.spans(entry.target_text)
     start, end = len(entry.target_text), len(entry.target_text)
@@ -161,7 +163,7 @@ def _neighbour(retriever: TellingRetriever, pieces: Pieces, id_: int, distance: 
     )
 
 
-def _stores(retriever: TellingRetriever) -> list[Datastore]:
+def _stores(retriever: ExplainableRetriever) -> list[Datastore]:
     if isinstance(retriever, JoinedRetriever):
         return retriever.stores
     if isinstance(retriever, LocalRetriever):
@@ -169,7 +171,7 @@ def _stores(retriever: TellingRetriever) -> list[Datastore]:
     return [retriever] if isinstance(retriever, Datastore) else []
 
 
-def _store_name(retriever: TellingRetriever, id_: int) -> str:
+def _store_name(retriever: ExplainableRetriever, id_: int) -> str:
     """The name only: a path would tell the readers of a page about the disk it came from."""
     if isinstance(retriever, JoinedRetriever):
         return retriever.locate(id_)[0].path.name

@@ -1,0 +1,1 @@
+"""Files, locks, digests, progress, errors: what every other room stands on."""

@@ -24,13 +24,13 @@ class Memory:
 
     states: [batch, source, dim]
     mask: [batch, source] bool, True where there is something to attend to
-    hear_out: sentences [kept] → their memory with all of the silence that follows them, which costs time; None where
+    with_full_padding: sentences [kept] → their memory with all of the silence that follows them, which costs time; None where
     nothing was left out
     """
 
     states: Tensor
     mask: Tensor
-    hear_out: Callable[[Tensor], Memory] | None = None
+    with_full_padding: Callable[[Tensor], Memory] | None = None
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Whisper(nn.Module):
     """A `Backbone` around transformers' Whisper.
 
     silence: seconds that follow every utterance, at most to the end of the 30 s the model was trained on. It needs
-    some to notice the end, and time grows with them; ``Memory.hear_out`` hears all of them. By default those it was
+    some to notice the end, and time grows with them; ``Memory.with_full_padding`` hears all of them. By default those it was
     saved with: a model that was trained further with fewer has nothing more to hear.
     """
 
@@ -164,7 +164,7 @@ class Whisper(nn.Module):
         heard = self._hear(features, lengths, frames)
         if self.silence == self._trained_silence or bool((lengths + frames >= self.max_frames).all()):
             return heard
-        return replace(heard, hear_out=lambda rows: self._hear(features[rows], lengths[rows], self.max_frames))
+        return replace(heard, with_full_padding=lambda rows: self._hear(features[rows], lengths[rows], self.max_frames))
 
     def _hear(self, features: Tensor, lengths: Tensor, silence: int) -> Memory:
         """silence: frames of it after every utterance, as far as the model takes them"""

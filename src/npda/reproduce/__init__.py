@@ -1,0 +1,1 @@
+"""npda reproduce: a recipe becomes stages, results, tables and a report."""

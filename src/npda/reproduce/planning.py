@@ -22,8 +22,8 @@ from npda.reproduce.recipe.inputs import files_of
 from npda.reproduce.recipe.recipe import Direction, MiniCorpus, Recipe
 from npda.reproduce.work import corpora, training, translating
 from npda.reproduce.work.translating import Task
-from npda.stages.plan import Log, Stage
-from npda.systems.catalogue import MODELS, SYSTEMS, Model, System, Wanted, meant
+from npda.stages.plan import Stage, StageLog
+from npda.systems.catalogue import MODELS, SYSTEMS, System, TrainedModel, Wanted, meant
 
 # Part of every key: raised whenever a stage's work changes so that old results no longer stand for it.
 VERSION = 1
@@ -57,7 +57,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecipePlan:
     """The stages of a recipe, and what they are for."""
 
     stages: tuple[Stage, ...]
@@ -66,7 +66,7 @@ class Plan:
     speeds: Mapping[tuple[str, str], str]
 
 
-def plan_recipe(recipe: Recipe, threads: int = 1) -> Plan:
+def plan_recipe(recipe: Recipe, threads: int = 1) -> RecipePlan:
     """Everything there is to do. threads: of each stage"""
     return _Planner(recipe, threads).plan()
 
@@ -78,7 +78,7 @@ class _Planner:
         self.search = SearchOptions(recipe.search.beam, recipe.search.length_penalty, recipe.search.max_length)
         self.vocabulary = recipe.directions[0].general  # the corpus whose text gives all vocabularies
 
-    def plan(self) -> Plan:
+    def plan(self) -> RecipePlan:
         trials: list[Trial] = []
         sizes: dict[tuple[str, str], str] = {}
         speeds: dict[tuple[str, str], str] = {}
@@ -98,7 +98,7 @@ class _Planner:
                 sizes[place] = self.measure("sizes", translating.measure_sizes, trial, cost=60)
             if trial.system.name == "NPDA-kNN-ST" and "speed" in self.recipe.tables and not speeds:
                 speeds[place] = self.measure("speed", translating.measure_speed, trial, cost=120)
-        return Plan(tuple(self.stages.values()), tuple(trials), sizes, speeds)
+        return RecipePlan(tuple(self.stages.values()), tuple(trials), sizes, speeds)
 
     def trial(self, system: System, direction: Direction, language: str) -> Trial:
         """A system's stages: models, datastore, tuning, translation."""
@@ -299,7 +299,7 @@ class _Planner:
         self.stages.setdefault(stage.name, replace(stage, work=work, cost=cost))
 
 
-def _sees_domain(model: Model) -> bool:
+def _sees_domain(model: TrainedModel) -> bool:
     """Whether anything of the domain went into a model or into what it was trained from."""
     before = [MODELS[name] for name in (model.start, model.encoder) if name is not None]
     return any(not each.startswith("general") for each in model.data) or any(map(_sees_domain, before))
@@ -310,16 +310,16 @@ def _there(corpus: Any) -> tuple[Path, ...]:
     return tuple(path for path in files_of(corpus) if path.is_file())
 
 
-def _speech(directory: Path, needed: Mapping[str, Path], log: Log, corpus: Any, language: str, seed: int) -> None:
+def _speech(directory: Path, needed: Mapping[str, Path], log: StageLog, corpus: Any, language: str, seed: int) -> None:
     corpora.write_speech(directory, corpus, language, seed, log)
 
 
 def _text(
-    directory: Path, needed: Mapping[str, Path], log: Log, corpus: Any, language: str, seed: int, against: str
+    directory: Path, needed: Mapping[str, Path], log: StageLog, corpus: Any, language: str, seed: int, against: str
 ) -> None:
     corpora.write_text(directory, corpus, language, seed, corpora.held_out(needed[against]), log)
 
 
-def _with_threads(directory: Path, needed: Mapping[str, Path], log: Log, work: Any, threads: int) -> None:
+def _with_threads(directory: Path, needed: Mapping[str, Path], log: StageLog, work: Any, threads: int) -> None:
     torch.set_num_threads(threads)
     work(directory, needed, log)

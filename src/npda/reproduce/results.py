@@ -16,7 +16,7 @@ from npda.reproduce.recipe.recipe import Direction, Recipe
 from npda.systems.catalogue import MODELS
 
 if TYPE_CHECKING:
-    from npda.reproduce.planning import Plan, Trial
+    from npda.reproduce.planning import RecipePlan, Trial
 
 BASE = "E2E-ST-Base"
 
@@ -56,7 +56,7 @@ class Group:
         return self.trials.get((system, place))
 
 
-def groups(plan: Plan) -> list[Group]:
+def groups(plan: RecipePlan) -> list[Group]:
     """In the order of the recipe."""
     found: dict[tuple[str, str, bool], dict[tuple[str, Place], Trial]] = {}
     for trial in plan.trials:
@@ -69,7 +69,7 @@ def groups(plan: Plan) -> list[Group]:
 class Results:
     """What is known about trials. directories: of the stages that are done, by name"""
 
-    def __init__(self, recipe: Recipe, plan: Plan, directories: Mapping[str, Path]) -> None:
+    def __init__(self, recipe: Recipe, plan: RecipePlan, directories: Mapping[str, Path]) -> None:
         self.recipe, self.plan, self._directories = recipe, plan, directories
         self._compared: dict[tuple[str, str, str, str], Comparison] = {}
 

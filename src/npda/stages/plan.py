@@ -29,7 +29,7 @@ MARK = "stage.json"
 LOG = "log.txt"
 
 
-class Log:
+class StageLog:
     """The log.txt of a stage; called with a message, it writes a line with the time."""
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class Log:
 
 
 # (its own directory, the directories of the stages it needs by name, log); results go into its own directory
-Work = Callable[[Path, Mapping[str, Path], Log], None]
+Work = Callable[[Path, Mapping[str, Path], StageLog], None]
 
 
 @dataclass(frozen=True)

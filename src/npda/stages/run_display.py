@@ -1,4 +1,4 @@
-"""The board of a run: which stage is at work, what has become of the others, how long it will take."""
+"""The run_display of a run: which stage is at work, what has become of the others, how long it will take."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _PRIOR = 30.0  # seconds for which the estimates are taken at their word, lest a
 _COLOURS = {"done": "green", "found": "dim", "failed": "bold red", "skipped": "yellow"}
 
 
-def board(quiet: bool = False, apart: bool = False) -> Watcher:
-    """A live board on a terminal, a line per event elsewhere, nothing at all if quiet (as with --json).
+def run_display(quiet: bool = False, apart: bool = False) -> Watcher:
+    """A live run_display on a terminal, a line per event elsewhere, nothing at all if quiet (as with --json).
 
     It writes to standard error. apart: whether the stages run in processes of their own
     """
     if quiet:
         return Watcher()
     console = Console(file=_standard_error(), highlight=False)
-    return LiveBoard(console, apart) if console.is_terminal else LineBoard(console)
+    return LiveDisplay(console, apart) if console.is_terminal else LineDisplay(console)
 
 
 def _standard_error() -> TextIO:
@@ -68,7 +68,7 @@ def plan_table(plan: Plan) -> Table:
     return table
 
 
-class LineBoard(Watcher):
+class LineDisplay(Watcher):
     """One line when a stage begins, one when it ends."""
 
     def __init__(self, console: Console) -> None:
@@ -120,7 +120,7 @@ class LineBoard(Watcher):
 
     def _estimate(self, step: Step) -> float:
         before = [(s.stage.cost, s.took) for s in self._steps.values() if s.took is not None]
-        ended = list(self._outcomes.values())  # a copy: the board is drawn in a thread of its own
+        ended = list(self._outcomes.values())  # a copy: the run_display is drawn in a thread of its own
         now = [(o.step.stage.cost, o.seconds) for o in ended if o.state == "done" and not o.resumed]
         return step.stage.cost * pace(before + now)
 
@@ -131,12 +131,12 @@ class LineBoard(Watcher):
         self._console.print(Text(line, style), soft_wrap=True)
 
 
-class LiveBoard(LineBoard):
-    """The same lines, scrolling away above a board of what is at work and what comes next."""
+class LiveDisplay(LineDisplay):
+    """The same lines, scrolling away above a run_display of what is at work and what comes next."""
 
     def __init__(self, console: Console, apart: bool = False) -> None:
         super().__init__(console)
-        # A stage in this process leaves nobody else to refresh the board; a fork must not meet another thread.
+        # A stage in this process leaves nobody else to refresh the run_display; a fork must not meet another thread.
         self._live = Live(
             console=console,
             get_renderable=self.render,

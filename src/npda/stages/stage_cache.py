@@ -16,7 +16,7 @@ from npda.io.files import atomic_write
 T = TypeVar("T")
 
 
-class Kept:
+class StageCache:
     """One JSON file a stage. seconds: of every stage, also of one that an earlier call has done; found: their names"""
 
     def __init__(self, directory: Path) -> None:

@@ -20,13 +20,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from npda.io.errors import InputError
-from npda.stages.plan import LOG, Log, Step
+from npda.stages.plan import LOG, StageLog, Step
 
 
 def perform(step: Step, needs: Mapping[str, Path], resumed: bool) -> str:
     """Do the work with everything it says going to its log; what went wrong in a line, or nothing."""
     step.directory.mkdir(parents=True, exist_ok=True)
-    log = Log(step.directory / LOG)
+    log = StageLog(step.directory / LOG)
     start = time.monotonic()
     with _caught(log.path):
         log(f"{step.name}: {'taken up again' if resumed else 'begun'}")

@@ -17,7 +17,7 @@ Kind = Literal["speech", "pretrained", "recogniser", "alignment", "joint", "text
 
 
 @dataclass(frozen=True)
-class Model:
+class TrainedModel:
     """How a model comes to be.
 
     start: the model it goes on from; vocabulary: the model whose vocabularies it shares;
@@ -40,27 +40,31 @@ class Model:
     copies: bool = True
 
 
-MODELS: dict[str, Model] = {
-    "base": Model("speech", ("general speech",)),
-    "specific": Model("speech", ("domain speech",)),
-    "fine-tuned": Model("speech", ("domain speech",), start="base", length=0.4, learning_rate=0.25),
-    "lna-d": Model("speech", ("domain speech",), start="base", tunes="lna-d", length=0.3, learning_rate=0.5),
-    "adapters": Model("speech", ("domain speech",), start="base", tunes="adapters", length=0.3, learning_rate=0.5),
-    "aligned": Model("alignment", ("general speech",), start="base"),
-    "aligned by both terms": Model("alignment", ("general speech",), start="base", variant="full"),
-    "aligned without MSE": Model("alignment", ("general speech",), start="base", variant="no-mse"),
-    "aligned by MSE only": Model("alignment", ("general speech",), start="base", variant="mse-only"),
-    "aligned by embedding only": Model("alignment", ("general speech",), start="base", variant="embedding-only"),
-    "aligned by logits": Model("alignment", ("general speech",), start="base", variant="logits"),
-    "aligned without copying": Model("alignment", ("general speech",), start="base", copies=False),
-    "aligned in domain": Model("alignment", ("domain speech",), start="fine-tuned"),
-    "joint": Model("joint", ("general speech", "most text"), start="aligned", length=0.5, learning_rate=0.25),
-    "language model": Model("language model", ("most text",), vocabulary="base"),
-    "recogniser": Model("recogniser", ("general speech",), vocabulary="base"),
-    "text translator": Model("text", ("general speech", "most text"), vocabulary="base"),
-    "text translator with own vocabulary": Model("text", ("general speech", "most text")),
-    "gated recogniser": Model("recogniser", ("general speech",), start="recogniser", gated=True, length=0.4),
-    "gated": Model("speech", ("general speech",), encoder="gated recogniser", tunes="decoder", vocabulary="base"),
+MODELS: dict[str, TrainedModel] = {
+    "base": TrainedModel("speech", ("general speech",)),
+    "specific": TrainedModel("speech", ("domain speech",)),
+    "fine-tuned": TrainedModel("speech", ("domain speech",), start="base", length=0.4, learning_rate=0.25),
+    "lna-d": TrainedModel("speech", ("domain speech",), start="base", tunes="lna-d", length=0.3, learning_rate=0.5),
+    "adapters": TrainedModel(
+        "speech", ("domain speech",), start="base", tunes="adapters", length=0.3, learning_rate=0.5
+    ),
+    "aligned": TrainedModel("alignment", ("general speech",), start="base"),
+    "aligned by both terms": TrainedModel("alignment", ("general speech",), start="base", variant="full"),
+    "aligned without MSE": TrainedModel("alignment", ("general speech",), start="base", variant="no-mse"),
+    "aligned by MSE only": TrainedModel("alignment", ("general speech",), start="base", variant="mse-only"),
+    "aligned by embedding only": TrainedModel("alignment", ("general speech",), start="base", variant="embedding-only"),
+    "aligned by logits": TrainedModel("alignment", ("general speech",), start="base", variant="logits"),
+    "aligned without copying": TrainedModel("alignment", ("general speech",), start="base", copies=False),
+    "aligned in domain": TrainedModel("alignment", ("domain speech",), start="fine-tuned"),
+    "joint": TrainedModel("joint", ("general speech", "most text"), start="aligned", length=0.5, learning_rate=0.25),
+    "language model": TrainedModel("language model", ("most text",), vocabulary="base"),
+    "recogniser": TrainedModel("recogniser", ("general speech",), vocabulary="base"),
+    "text translator": TrainedModel("text", ("general speech", "most text"), vocabulary="base"),
+    "text translator with own vocabulary": TrainedModel("text", ("general speech", "most text")),
+    "gated recogniser": TrainedModel("recogniser", ("general speech",), start="recogniser", gated=True, length=0.4),
+    "gated": TrainedModel(
+        "speech", ("general speech",), encoder="gated recogniser", tunes="decoder", vocabulary="base"
+    ),
 }
 
 

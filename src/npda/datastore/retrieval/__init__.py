@@ -1,0 +1,1 @@
+"""Retrievers: queries in, neighbours out. One protocol, several ways to answer."""

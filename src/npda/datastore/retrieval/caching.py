@@ -10,7 +10,7 @@ _STEPS = 256  # of the root mean square of a state's components: nearer ones are
 _BYTES = 2**28  # of answers; when they are full, all are forgotten
 
 
-class RememberingRetriever:
+class CachingRetriever:
     """Asks another retriever only what it was not asked before; most questions of a second search are old.
 
     A state computed in another batch differs in its last digits, so that states are compared rounded. What rounding

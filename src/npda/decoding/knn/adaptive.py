@@ -52,7 +52,7 @@ class AdaptiveOptions:
 class AdaptiveCombiner(nn.Module):
     """The network and the mixture it asks for; a ``Combiner``."""
 
-    silent = False
+    is_inactive = False
     _among: Tensor  # [choices, k] whether a neighbour is of the first n
 
     def __init__(self, options: AdaptiveOptions) -> None:

@@ -26,7 +26,7 @@ class Combiner(Protocol):
         ...
 
     @property
-    def silent(self) -> bool:
+    def is_inactive(self) -> bool:
         """Whether the model decides alone, whoever the neighbours are: then nobody needs to search."""
         ...
 
@@ -59,7 +59,7 @@ class KnnOptions:
         return f"k:{self.k}|λ:{self.lambda_:g}|T:{self.temperature:g}"
 
     @property
-    def silent(self) -> bool:
+    def is_inactive(self) -> bool:
         return math.isclose(self.lambda_, 0.0)
 
     def combine(self, distances: Tensor, values: Tensor) -> tuple[Tensor, float | Tensor]:
@@ -117,7 +117,7 @@ class KnnFusion:
         self.combiner = combiner
 
     def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
-        if self.combiner.silent:
+        if self.combiner.is_inactive:
             return log_probs  # the model itself, bit for bit
         queries, tokens, of = states.float().cpu().numpy(), prefixes.cpu().numpy(), sentences.cpu().numpy()
         # The beams of a sentence stand together and begin alike: of equal rows in a row one is searched for.

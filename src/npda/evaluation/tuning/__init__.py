@@ -1,0 +1,1 @@
+"""Choosing k, λ, T and small networks on held-out sentences."""

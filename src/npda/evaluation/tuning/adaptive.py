@@ -17,7 +17,7 @@ from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, signs
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.fitting import Fit, FitOptions, fit
-from npda.evaluation.tuning.likelihood import Evidence, forced
+from npda.evaluation.tuning.likelihood import DevNeighbours, forced
 from npda.io.errors import InputError
 from npda.io.progress import bar
 
@@ -46,7 +46,7 @@ class Observations:
     @property
     def scale(self) -> float:
         """The median squared distance to the 8th neighbour."""
-        return Evidence(self.p_model, self.distances.double(), self.right).scale
+        return DevNeighbours(self.p_model, self.distances.double(), self.right).scale
 
     def mixture(self, combiner: Callable[[Tensor, Tensor], tuple[Tensor, float | Tensor]], positions: Tensor) -> Tensor:
         """p of the reference tokens (eq. 5) with a combiner. positions: [n] → [n]"""

@@ -77,7 +77,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class DevNeighbours:
     """What the model and the datastore say of every token of a dev set.
 
     log_probs: [positions] float64, of the reference token by the model alone;
@@ -130,7 +130,7 @@ def forced(devset: DevSet) -> Iterator[Forced]:
 @torch.inference_mode()
 def gather(
     devset: DevSet, retriever: Retriever, k: int, advance: Callable[[int], None] = lambda done: None
-) -> Evidence:
+) -> DevNeighbours:
     """Force the references on the decoder, and ask the store once for the k neighbours of every state.
 
     advance: called with the number of sentences of every batch that is done
@@ -142,10 +142,10 @@ def gather(
         distances.append(torch.from_numpy(found.distances.astype(np.float64)))
         right.append(torch.from_numpy(found.values == batch.references.numpy()[:, None]))
         advance(len(batch.places))
-    return Evidence(torch.cat(log_probs), torch.cat(distances), torch.cat(right))
+    return DevNeighbours(torch.cat(log_probs), torch.cat(distances), torch.cat(right))
 
 
-def log_likelihoods(evidence: Evidence, grid: Grid) -> list[float]:
+def log_likelihoods(evidence: DevNeighbours, grid: Grid) -> list[float]:
     """The mean log-probability of a reference token (eq. 5), at each of ``grid.points()``.
 
     The neighbours' say in it depends on k and T alone; λ is then one line of arithmetic.

@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
-from npda.datastore.retrieval.caching import RememberingRetriever
+from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.retrieval.local import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuning.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
+from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods
 from npda.io.errors import InputError
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
@@ -124,7 +124,7 @@ def tune(
         def advance(done: int) -> None:
             display.advance(task, done)
 
-        remembering = RememberingRetriever(retriever, int(grid.k.values[-1]))
+        remembering = CachingRetriever(retriever, int(grid.k.values[-1]))
         evidence = gather(devset, retriever, grid.largest_k, advance)
         _check(evidence, len(devset))
         factor = temperature_factor(evidence.scale)
@@ -166,7 +166,7 @@ def temperature_factor(scale: float) -> float:
     return float(f"{scale / USUAL_SCALE:.0e}")
 
 
-def scored(evidence: Evidence, grid: Grid) -> tuple[Grid, tuple[Point, ...]]:
+def scored(evidence: DevNeighbours, grid: Grid) -> tuple[Grid, tuple[Point, ...]]:
     """The likelihood of all points; a grid whose favourite lies at an edge is extended there."""
     while True:
         points = _points(evidence, grid)
@@ -187,7 +187,7 @@ def favourite(points: Sequence[Point]) -> KnnOptions:
 
 
 def climb(
-    evidence: Evidence, grid: Grid, points: Sequence[Point], decode: Callable[[KnnOptions], float], decodes: int
+    evidence: DevNeighbours, grid: Grid, points: Sequence[Point], decode: Callable[[KnnOptions], float], decodes: int
 ) -> tuple[Grid, list[Decoded]]:
     """Decode a few points, each chosen by what the ones before it gave; the grid grows where the best is at its edge.
 
@@ -209,7 +209,7 @@ def climb(
     return grid, _listed(decoded)
 
 
-def _around(evidence: Evidence, grid: Grid, points: Sequence[Point], best: KnnOptions) -> Iterator[KnnOptions]:
+def _around(evidence: DevNeighbours, grid: Grid, points: Sequence[Point], best: KnnOptions) -> Iterator[KnnOptions]:
     """Where to go from a point, the most promising first."""
     for distance in (2, 1):
         beside = [replace(best, lambda_=lambda_) for lambda_ in grid.lambda_.beside(best.lambda_, distance)]
@@ -222,12 +222,12 @@ def _around(evidence: Evidence, grid: Grid, points: Sequence[Point], best: KnnOp
         yield replace(best, temperature=temperature)
 
 
-def best_decoded(evidence: Evidence, decoded: Sequence[Decoded]) -> Decoded:
+def best_decoded(evidence: DevNeighbours, decoded: Sequence[Decoded]) -> Decoded:
     """The best BLEU; among equals the likelier point."""
     return max(decoded, key=lambda d: (d.bleu, log_likelihood(evidence, d.options)))
 
 
-def best_or_alone(evidence: Evidence, decoded: Sequence[Decoded], base: float) -> Decoded:
+def best_or_alone(evidence: DevNeighbours, decoded: Sequence[Decoded], base: float) -> Decoded:
     """The best that was decoded, with λ 0 if the model alone is better (base: its BLEU) or as good and likelier."""
     best = best_decoded(evidence, decoded)
     alone = float(evidence.log_probs.mean())
@@ -236,12 +236,12 @@ def best_or_alone(evidence: Evidence, decoded: Sequence[Decoded], base: float) -
     return best
 
 
-def log_likelihood(evidence: Evidence, options: KnnOptions) -> float:
+def log_likelihood(evidence: DevNeighbours, options: KnnOptions) -> float:
     axes = Axis((options.k,)), Axis((options.lambda_,)), Axis((options.temperature,))
     return log_likelihoods(evidence, Grid(*axes))[0]
 
 
-def _points(evidence: Evidence, grid: Grid) -> tuple[Point, ...]:
+def _points(evidence: DevNeighbours, grid: Grid) -> tuple[Point, ...]:
     return tuple(Point(*pair) for pair in zip(grid.points(), log_likelihoods(evidence, grid), strict=True))
 
 
@@ -257,7 +257,7 @@ def _listed(decoded: dict[KnnOptions, float]) -> list[Decoded]:
     return [Decoded(options, value) for options, value in decoded.items()]
 
 
-def _check(evidence: Evidence, sentences: int) -> None:
+def _check(evidence: DevNeighbours, sentences: int) -> None:
     if evidence.distances[:, 0].isinf().all():
         raise InputError("The datastore holds no keys: there is nothing to tune.")
     if evidence.scale == 0 or evidence.share_of_known > _KNOWN:

@@ -1,0 +1,1 @@
+"""Parts that several families share: encoder, decoder, streams, packed weights, masks, adapters."""

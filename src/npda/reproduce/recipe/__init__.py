@@ -1,0 +1,1 @@
+"""Recipes: YAML, checked name by name before anything runs."""

@@ -198,14 +198,14 @@ PRESETS = ("mini", "paper-bilingual", "paper-multilingual")  # of npda.models.sp
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class TextEncoder(Part):
+class TextEncoderSettings(Part):
     """Of the text path. dropout: by default the speech encoder's; subword_alpha: none unless given"""
 
     dropout: Share | None = None
     subword_alpha: Annotated[float, Field(gt=0, le=1)] | None = None
 
 
-class Model(Part):
+class ModelSettings(Part):
     """Sizes and settings by preset, and what differs from them.
 
     source_size, target_size, dropout, normalization, silence, transcript_weight: as in
@@ -225,7 +225,7 @@ class Model(Part):
     target_size: Count | None = None
     dropout: Share | None = None
     normalization: Literal["global", "utterance"] | None = None
-    text_encoder: TextEncoder = TextEncoder()
+    text_encoder: TextEncoderSettings = TextEncoderSettings()
     training: Changes = Field(default_factory=dict)
     alignment: Changes = Field(default_factory=dict)
     language_model: Changes = Field(default_factory=dict)
@@ -237,7 +237,7 @@ class Model(Part):
         return self.model_dump(include=told, exclude_none=True)
 
     @model_validator(mode="after")
-    def _together(self) -> Model:
+    def _together(self) -> ModelSettings:
         if self.pretrained is None and (
             self.fine_tune or self.silence is not None or self.transcript_weight is not None
         ):
@@ -271,7 +271,7 @@ class Recipe(Part):
     seeds: Seeds = Seeds()
     corpora: Annotated[dict[Name, Corpus], Field(min_length=1)]
     directions: Annotated[tuple[Direction, ...], Field(strict=False, min_length=1)]
-    model: Model = Model()
+    model: ModelSettings = ModelSettings()
     systems: Systems
     tables: Annotated[tuple[Annotated[str, listed("table")], ...], Field(strict=False), AfterValidator(once)] = ()
     search: Search = Search()

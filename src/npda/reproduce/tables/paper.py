@@ -20,7 +20,7 @@ OTHER_DATA = "† the paper's system of this name was given other data: "
 @cache
 def figures() -> dict[str, Any]:
     """All of paper.yaml."""
-    text = resources.files("npda.experiments").joinpath("paper.yaml").read_text(encoding="utf-8")
+    text = resources.files("npda.reproduce.tables").joinpath("paper.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)
 
 

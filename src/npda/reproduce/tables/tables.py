@@ -16,7 +16,7 @@ from npda.reproduce.tables import scores as score_tables
 from npda.reproduce.tables.paper import is_mini
 
 if TYPE_CHECKING:
-    from npda.reproduce.planning import Plan
+    from npda.reproduce.planning import RecipePlan
 
 _MAKERS: dict[str, Callable[[Results], Iterator[Table]]] = {
     "adaptation": score_tables.adaptation,
@@ -34,7 +34,7 @@ _MAKERS: dict[str, Callable[[Results], Iterator[Table]]] = {
 TABLES = tuple(_MAKERS)
 
 
-def make_tables(recipe: Recipe, plan: Plan, directories: Mapping[str, Path]) -> list[Table]:
+def make_tables(recipe: Recipe, plan: RecipePlan, directories: Mapping[str, Path]) -> list[Table]:
     """The tables a recipe asks for; directories: of the stages that are done, by name."""
     results = Results(recipe, plan, directories)
     tables = [table for kind in recipe.tables for table in _MAKERS[kind](results)]

@@ -1,0 +1,1 @@
+"""The work of a recipe's stages: corpora, trainings, translations."""

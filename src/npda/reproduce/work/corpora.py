@@ -16,7 +16,7 @@ from npda.corpus.pairs import Pair, read_pairs, stream_pairs, write_pairs
 from npda.corpus.sampling import sample_pairs
 from npda.io.errors import InputError
 from npda.reproduce.recipe.recipe import Corpus, Europarl, EuroparlST, Manifests, MiniCorpus, MustC, Talks, TextPairs
-from npda.stages.plan import Log
+from npda.stages.plan import StageLog
 
 SPLITS = ("train", "dev", "test")
 _LARGEST_SEED = 1_000  # seeds a large text of the embedded corpus may be drawn with
@@ -47,7 +47,7 @@ def has_more_text(corpus: Corpus) -> bool:
     return isinstance(corpus, Manifests) and corpus.text is not None
 
 
-def write_speech(directory: Path, corpus: Corpus, language: str, seed: int, log: Log) -> None:
+def write_speech(directory: Path, corpus: Corpus, language: str, seed: int, log: StageLog) -> None:
     """Manifests and text pairs of all splits; audio stays where it is."""
     no_test = isinstance(corpus, Manifests) and corpus.test is None
     splits = {split: _utterances(corpus, language, split, seed) for split in (SPLITS[:2] if no_test else SPLITS)}
@@ -61,7 +61,9 @@ def write_speech(directory: Path, corpus: Corpus, language: str, seed: int, log:
         log(f"train: {len(pairs)} pairs of text")
 
 
-def write_text(directory: Path, corpus: Corpus, language: str, seed: int, held_out: Iterable[Pair], log: Log) -> None:
+def write_text(
+    directory: Path, corpus: Corpus, language: str, seed: int, held_out: Iterable[Pair], log: StageLog
+) -> None:
     """Text pairs of a corpus without speech, or beside it, and without what gives away ``held_out``."""
     held_out = list(held_out)
     if isinstance(corpus, MiniCorpus):

@@ -14,8 +14,8 @@ from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.models.whisper import Whisper
 from npda.reproduce.work import corpora
-from npda.stages.plan import Log
-from npda.systems.catalogue import Kind, Model
+from npda.stages.plan import StageLog
+from npda.systems.catalogue import Kind, TrainedModel
 from npda.training.loop.settings import (
     ALIGN_MINI,
     ALIGN_PRETRAINED,
@@ -49,7 +49,7 @@ class Job:
     pretrained: whether somebody else has trained the base, or what it goes on from
     """
 
-    model: Model
+    model: TrainedModel
     preset: str
     seed: int
     training: Mapping[str, Any]
@@ -109,7 +109,7 @@ class Job:
         return replace(settings, learning_rate=settings.learning_rate * self.model.learning_rate, **shorter)
 
 
-def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job) -> None:
+def train_model(directory: Path, needed: Mapping[str, Path], log: StageLog, job: Job) -> None:
     """Train a model into its stage's directory, or go on training it there."""
     model, out, settings = job.model, directory / MODEL, job.resolved()
     models = {role: needed[stage] / MODEL for role, stage in job.models.items()}
@@ -151,14 +151,16 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: Log, job: Job)
     log("trained")
 
 
-def teach(directory: Path, needed: Mapping[str, Path], log: Log, job: Job) -> None:
+def teach(directory: Path, needed: Mapping[str, Path], log: StageLog, job: Job) -> None:
     """What the decoder thinks while it hears the general speech: every way of aligning learns from it."""
     start, stages = needed[job.models["start"]] / MODEL, [stage for each in job.corpora.values() for stage in each]
     speech, dev_speech = ([corpora.speech(needed[stage], split) for stage in stages] for split in ("train", "dev"))
     compute_teacher(start, speech, dev_speech, directory / TEACHER, job.resolved(), progress=False)
 
 
-def take_over(directory: Path, needed: Mapping[str, Path], log: Log, model: Path, source_language: str | None) -> None:
+def take_over(
+    directory: Path, needed: Mapping[str, Path], log: StageLog, model: Path, source_language: str | None
+) -> None:
     """A model that somebody else has trained, as the base of all others."""
     backbone = load_backbone(model, source_language)
     backbone.save_pretrained(directory / MODEL)
@@ -173,7 +175,7 @@ def parameters(directory: Path) -> dict[str, int]:
     return json.loads((directory / _PARAMETERS).read_text(encoding="utf-8"))
 
 
-def _count(out: Path, model: Model) -> dict[str, int]:
+def _count(out: Path, model: TrainedModel) -> dict[str, int]:
     if model.kind == "language model":
         modules, tuned = LanguageModel.from_pretrained(out), None
     else:

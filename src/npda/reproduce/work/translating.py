@@ -33,7 +33,7 @@ from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.reproduce.work import corpora
 from npda.reproduce.work.training import MODEL
-from npda.stages.plan import Log
+from npda.stages.plan import StageLog
 from npda.systems.catalogue import System
 from npda.systems.variants import Figures, variant_fusion
 from npda.translator import Translator
@@ -66,7 +66,7 @@ class Task:
     recogniser: str = ""
 
 
-def build(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
+def build(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """The system's datastore."""
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     assert task.system.store is not None
@@ -78,7 +78,7 @@ def build(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> 
     log(f"{len(store)} keys")
 
 
-def tune_store(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
+def tune_store(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """k, λ and T on the domain's dev speech, as in the paper."""
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     store = Datastore.open(needed[task.store] / STORE, translator.backbone)
@@ -88,7 +88,7 @@ def tune_store(directory: Path, needed: Mapping[str, Path], log: Log, task: Task
     log(f"{tuning.best}: {tuning.base_bleu:.2f} → {tuning.bleu:.2f} BLEU on dev")
 
 
-def tune_language_model(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
+def tune_language_model(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """The weight of the language model on the domain's dev speech."""
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     language_model = LanguageModel.from_pretrained(needed[task.language_model] / MODEL)
@@ -100,7 +100,7 @@ def tune_language_model(directory: Path, needed: Mapping[str, Path], log: Log, t
     log(f"weight {tuning.weight:g}: {tuning.base_bleu:.2f} → {tuning.bleu:.2f} BLEU on dev")
 
 
-def translate(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
+def translate(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """The tests: hypotheses and references as text, BLEU in result.json."""
     translator = _translator(needed, task)
     fusions, figures = _fusions(directory, translator, needed, task)
@@ -122,7 +122,7 @@ def translate(directory: Path, needed: Mapping[str, Path], log: Log, task: Task)
     _write(directory / "result.json", result)
 
 
-def measure_similarity(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
+def measure_similarity(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """How alike the decoder states of speech and of text are, on the domain's test."""
     backbone = Translator.from_pretrained(needed[task.model] / MODEL).backbone
     test = read_manifest(corpora.speech(needed[task.domain], "test"))
@@ -131,7 +131,7 @@ def measure_similarity(directory: Path, needed: Mapping[str, Path], log: Log, ta
     log(f"cosine {found.cosine:.3f}, squared distance {found.squared_distance:.1f}")
 
 
-def measure_sizes(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
+def measure_sizes(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """BLEU with ever larger parts of the text, each of which holds the smaller ones, at the tuned parameters."""
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     options = _tuned(needed[task.tuning])
@@ -152,7 +152,7 @@ def measure_sizes(directory: Path, needed: Mapping[str, Path], log: Log, task: T
     _write(directory / "result.json", points)
 
 
-def measure_speed(directory: Path, needed: Mapping[str, Path], log: Log, task: Task) -> None:
+def measure_speed(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """Time with the datastore over time without it, for k × batch: one thread's time, the two in turns."""
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     store = Datastore.open(needed[task.store] / STORE, translator.backbone)

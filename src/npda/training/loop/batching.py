@@ -16,7 +16,7 @@ from npda.models.batches import cut
 _JITTER = 0.1  # lengths are off by up to this share when sorted, so that batches differ from epoch to epoch
 
 
-class Plan(Protocol):
+class UpdatePlan(Protocol):
     """Which batches the loop makes updates of."""
 
     def epoch(self, number: int) -> list[list[list[int]]]:

@@ -15,7 +15,7 @@ from npda.io.files import write_lines
 from npda.training.loop.processes import add_up
 
 
-class Log:
+class TrainingLog:
     """log.jsonl"""
 
     def __init__(self, path: Path) -> None:

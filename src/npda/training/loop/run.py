@@ -19,7 +19,7 @@ from typing import IO, Any
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.training.loop.checkpoints import Checkpoints, flush
-from npda.training.loop.log import Log
+from npda.training.loop.log import TrainingLog
 from npda.training.loop.processes import running
 from npda.training.loop.settings import TrainingSettings
 
@@ -38,7 +38,7 @@ class Run:
         self.directory = self.out / "train"
         self.start = self.directory / "start"
         self.checkpoints = Checkpoints(self.directory / "checkpoints")
-        self.log = Log(self.directory / "log.jsonl")
+        self.log = TrainingLog(self.directory / "log.jsonl")
         self._lock: IO[str] | None = None
         self._settings = self.directory / "settings.json"
         identity = {"settings": dataclasses.asdict(settings), "description": dict(description)}

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 from npda.io.errors import InputError
 from npda.io.progress import bar
 from npda.training.data.speech import Data, Share
-from npda.training.loop.batching import BatchPlan, Plan, derived_seed
+from npda.training.loop.batching import BatchPlan, UpdatePlan, derived_seed
 from npda.training.loop.checkpoints import State, restore, trainable
 from npda.training.loop.gradients import Gradients
 from npda.training.loop.log import Window
@@ -62,7 +62,7 @@ def train(
     publish: Callable[[Path], None],
     on_evaluate: OnEvaluate | None = None,
     progress: bool = True,
-    plan: Plan | None = None,
+    plan: UpdatePlan | None = None,
 ) -> TrainingSummary:
     """Train from the beginning or from the run's last checkpoint, then publish the best weights.
 
@@ -91,7 +91,7 @@ class _Trainer:
         data: Data,
         dev: Data,
         settings: TrainingSettings,
-        plan: Plan,
+        plan: UpdatePlan,
         run: Run,
         processes: PartialState,
         on_evaluate: OnEvaluate | None,

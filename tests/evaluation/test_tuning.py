@@ -19,13 +19,13 @@ from npda.cli.tune import tune as tune_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair, write_pairs
 from npda.datastore.build import Source
-from npda.datastore.retrieval.caching import RememberingRetriever
+from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuning.likelihood import Axis, Evidence, Grid, gather, log_likelihoods
+from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods
 from npda.evaluation.tuning.search import (
     Decoded,
     Point,
@@ -114,8 +114,8 @@ def test_likelihoods_equal_brute_force_at_all_216_points(model, store, spoken, w
     assert evidence.scale == pytest.approx(np.quantile(eighth, 0.5, method="lower"), rel=1e-4)
 
 
-def evidence_of(log_probs, distances, right) -> Evidence:
-    return Evidence(torch.tensor(log_probs).double(), torch.tensor(distances).double(), torch.tensor(right))
+def evidence_of(log_probs, distances, right) -> DevNeighbours:
+    return DevNeighbours(torch.tensor(log_probs).double(), torch.tensor(distances).double(), torch.tensor(right))
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 5))
@@ -256,7 +256,7 @@ def test_a_remembering_retriever_answers_as_the_store_and_asks_once(store):
     random = np.random.default_rng(0)
     queries = random.normal(size=(20, store.dim)).astype(np.float32)
     counting = Counting(store)
-    remembering = RememberingRetriever(counting, depth=8)
+    remembering = CachingRetriever(counting, depth=8)
     for k in (8, 3, 8):
         jittered = queries * (1 + 1e-7)
         found, expected = remembering.search(jittered[::-1], k), store.search(jittered[::-1], k)
@@ -275,7 +275,7 @@ def test_a_remembering_retriever_without_room_forgets(store, monkeypatch):
     monkeypatch.setattr("npda.datastore.retrieval.caching._BYTES", 16 * 4 * 30)
     queries = np.random.default_rng(0).normal(size=(60, store.dim)).astype(np.float32)
     counting = Counting(store)
-    remembering = RememberingRetriever(counting, depth=4)
+    remembering = CachingRetriever(counting, depth=4)
     for asked, start in ((20, 0), (40, 20), (60, 40), (60, 40), (80, 0)):
         some = queries[start : start + 20]
         np.testing.assert_array_equal(remembering.search(some, 4).ids, store.search(some, 4).ids)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from npda.io.errors import InputError
-from npda.reproduce.planning import Plan, plan_recipe
+from npda.reproduce.planning import RecipePlan, plan_recipe
 from npda.reproduce.recipe.recipe import load_recipe
 from npda.reproduce.tables.tables import TABLES
 from npda.systems.catalogue import MODELS, SYSTEMS, meant
@@ -40,7 +40,7 @@ tables: [datastore-size, speed]
 """
 
 
-def planned(folder: Path, systems: list[str], more: str = ", large_text: more") -> Plan:
+def planned(folder: Path, systems: list[str], more: str = ", large_text: more") -> RecipePlan:
     path = folder / "all.yaml"
     path.write_text(RECIPE.format(systems=systems, more=more))
     return plan_recipe(load_recipe(path, tuple(SYSTEMS), TABLES))

@@ -155,7 +155,7 @@ Datastore.build(tiny_store.backbone(), tiny_store.pairs(int(sys.argv[3])), sys.a
 
 
 def command(script: str, path: Path, pairs: int, pause: float, chunk: int) -> list[str]:
-    here = str(Path(__file__).parent)
+    here = str(Path(tiny_store.__file__).parent)
     return [sys.executable, "-c", script, here, str(path), str(pairs), str(pause), str(chunk)]
 
 
@@ -259,7 +259,7 @@ def test_memory_does_not_grow_with_the_store(tmp_path):
 
     Without an index: training one takes a sample of the keys, which does grow, up to a million of them.
     """
-    here, peaks = str(Path(__file__).parent), []
+    here, peaks = str(Path(tiny_store.__file__).parent), []
     for chunks in (3, 12):
         arguments = [sys.executable, "-c", _LARGE, here, str(tmp_path / str(chunks)), str(chunks)]
         peaks.append(int(subprocess.run(arguments, capture_output=True, check=True).stdout))

@@ -11,7 +11,7 @@ from npda.corpus.pairs import read_pairs
 from npda.io.errors import InputError
 from npda.reproduce.recipe.recipe import Recipe
 from npda.reproduce.work import corpora
-from npda.stages.plan import Log
+from npda.stages.plan import StageLog
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def corpus(manifest: Path, **changes):
 
 def written(manifest: Path, out: Path, **changes) -> dict[str, list]:
     out.mkdir()
-    corpora.write_speech(out, corpus(manifest, **changes), "en", 0, Log(out / "log.txt"))
+    corpora.write_speech(out, corpus(manifest, **changes), "en", 0, StageLog(out / "log.txt"))
     return {split: read_manifest(corpora.speech(out, split)) for split in corpora.SPLITS}
 
 

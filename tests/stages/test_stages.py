@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npda.io.errors import InputError
-from npda.stages.plan import Log, Plan, Stage, plan
+from npda.stages.plan import Plan, Stage, StageLog, plan
 from npda.stages.run import Report, Watcher, run
 
 
@@ -29,7 +29,7 @@ class Kitchen:
         self.diary = directory / "diary.txt"
 
     def stage(self, name: str, *needs: str, cost: float = 0.0, inputs: tuple[Path, ...] = ()) -> Stage:
-        def work(directory: Path, needed, log: Log) -> None:
+        def work(directory: Path, needed, log: StageLog) -> None:
             with self.diary.open("a") as file:
                 file.write(f"{name}\n")
             texts = [(needed[need] / "out.txt").read_text() for need in needs]
@@ -58,7 +58,7 @@ def chain(kitchen: Kitchen) -> list[Stage]:
 
 
 def failing(name: str, *needs: str) -> Stage:
-    def work(directory: Path, needed, log: Log) -> None:
+    def work(directory: Path, needed, log: StageLog) -> None:
         raise RuntimeError("the oven\nis cold")
 
     return Stage(name, work, needs=needs)
@@ -192,7 +192,7 @@ def test_a_stage_killed_apart_does_not_take_the_others_along(kitchen: Kitchen):
 def test_whatever_a_stage_says_is_in_its_log_and_nowhere_else(kitchen: Kitchen, apart: bool, capfd):
     handlers = list(logging.getLogger().handlers)
 
-    def work(directory: Path, needed, log: Log) -> None:
+    def work(directory: Path, needed, log: StageLog) -> None:
         print("printed")
         print("complained", file=sys.stderr)
         logging.getLogger("npda.x").info("informed")
@@ -434,7 +434,7 @@ def test_several_stages_at_once(tmp_path: Path):
     """Two that wait for each other can only end together."""
 
     def meet(other: str):
-        def work(directory: Path, needed, log: Log) -> None:
+        def work(directory: Path, needed, log: StageLog) -> None:
             (tmp_path / directory.name.split("-")[0]).touch()
             end = time.monotonic() + 300
             while not (tmp_path / other).exists():

@@ -15,7 +15,7 @@ import yaml
 from npda.evaluation.scores import bleu, chrf
 from npda.io.files import write_lines
 from npda.report.table import Table
-from npda.reproduce.planning import Plan, plan_recipe
+from npda.reproduce.planning import RecipePlan, plan_recipe
 from npda.reproduce.recipe.recipe import Recipe, load_recipe
 from npda.reproduce.report import csv_of, markdown, page, record, write_report
 from npda.reproduce.tables.score_cells import arrow_of, average_cell
@@ -87,7 +87,7 @@ def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-def made_up(directory: Path, plan: Plan) -> dict[str, Path]:
+def made_up(directory: Path, plan: RecipePlan) -> dict[str, Path]:
     """The stages of all systems but NPDA-kNN-ST++ and Cascade-ST*, which failed."""
     places = {stage.name: directory / str(number) for number, stage in enumerate(plan.stages)}
     done = {}
@@ -254,7 +254,7 @@ def test_all_metrics_stand_side_by_side_with_a_test_each(tables: dict[str, Table
 
 def test_the_paper_stands_beside_its_own_setting_only(tmp_path: Path, tables: dict[str, Table]):
     assert all(cell.paper is None for table in tables.values() for row in table.rows for cell in row)
-    recipe = load_recipe(Path(__file__).parents[1] / "recipes" / "mustc-to-europarl.yaml", tuple(SYSTEMS), TABLES)
+    recipe = load_recipe(Path(__file__).parents[2] / "recipes" / "mustc-to-europarl.yaml", tuple(SYSTEMS), TABLES)
     made = {table.name: table for table in make_tables(recipe, plan_recipe(recipe), {})}
     there = rows(made["adaptation-mustc-europarl-st"])
     assert list(there["NPDA-kNN-ST"])[7:15] == ["de", "fr", "es", "nl", "it", "ro", "pt", "avg"]
@@ -268,7 +268,7 @@ def test_the_paper_stands_beside_its_own_setting_only(tmp_path: Path, tables: di
 
 
 def test_a_recipe_of_the_embedded_corpus_says_so(tmp_path: Path):
-    recipe = load_recipe(Path(__file__).parents[1] / "recipes" / "mini.yaml", tuple(SYSTEMS), TABLES)
+    recipe = load_recipe(Path(__file__).parents[2] / "recipes" / "mini.yaml", tuple(SYSTEMS), TABLES)
     made = make_tables(recipe, plan_recipe(recipe), {})
     assert all(table.title.endswith("(mini)") for table in made)
     sentence = "mini: embedded corpus, only the order of systems compares with the paper."

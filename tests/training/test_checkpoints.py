@@ -19,7 +19,7 @@ from torch import nn
 import npda.training.loop.checkpoints as checkpoints
 from npda.io.errors import InputError
 from npda.training.loop.checkpoints import Checkpoints
-from npda.training.loop.log import Log
+from npda.training.loop.log import TrainingLog
 from npda.training.loop.run import Run
 
 SCRIPT = Path(tiny_training.__file__)
@@ -42,7 +42,7 @@ def weights(out: Path) -> bytes:
 
 def log(out: Path) -> list[dict]:
     """The log without what a clock says."""
-    entries = Log(out / "train" / "log.jsonl").read()
+    entries = TrainingLog(out / "train" / "log.jsonl").read()
     return [{k: v for k, v in e.items() if k not in ("seconds", "frames_per_second")} for e in entries]
 
 

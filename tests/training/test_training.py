@@ -24,7 +24,7 @@ from npda.models.backbone import Memory
 from npda.training.data.speech import SpeechBatch, SpeechData
 from npda.training.loop.batching import BatchPlan
 from npda.training.loop.gradients import Gradients
-from npda.training.loop.log import Log
+from npda.training.loop.log import TrainingLog
 from npda.training.loop.processes import autocast, running
 from npda.training.loop.run import Run
 from npda.training.loop.schedule import learning_rate
@@ -38,7 +38,7 @@ PLAIN = replace(tiny_training.SETTINGS, ctc_weight=0.0, max_epochs=None, max_upd
 
 
 def log(out: Path, kind: str) -> list[dict]:
-    return [entry for entry in Log(out / "train" / "log.jsonl").read() if entry["kind"] == kind]
+    return [entry for entry in TrainingLog(out / "train" / "log.jsonl").read() if entry["kind"] == kind]
 
 
 def weights(out: Path) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The board: what it says, when it keeps quiet, and how it counts what is left."""
+"""The run_display: what it says, when it keeps quiet, and how it counts what is left."""
 
 import io
 import time
@@ -10,7 +10,7 @@ from rich.console import Console
 from npda.stages import run_display as board_module
 from npda.stages.plan import Stage, plan
 from npda.stages.run import Outcome, run
-from npda.stages.run_display import LineBoard, LiveBoard, board, duration, last_line, pace, plan_table
+from npda.stages.run_display import LineDisplay, LiveDisplay, duration, last_line, pace, plan_table, run_display
 
 
 def nothing(*_) -> None:
@@ -51,7 +51,7 @@ def test_the_pace_is_what_stages_took_against_their_estimates():
 
 
 def test_a_line_when_a_stage_begins_and_one_when_it_ends(tmp_path: Path, capfd):
-    report = run(STAGES, tmp_path, watcher=board())
+    report = run(STAGES, tmp_path, watcher=run_display())
     out, err = capfd.readouterr()
     assert out == ""
     lines = err.splitlines()
@@ -64,12 +64,12 @@ def test_a_line_when_a_stage_begins_and_one_when_it_ends(tmp_path: Path, capfd):
     assert lines[5] == "[3/3] tune: skipped, align failed"
     assert lines[6] == "1 done, 1 failed, 1 skipped"
     assert len(lines) == 7
-    run(STAGES, tmp_path, only=["train*"], watcher=board())
+    run(STAGES, tmp_path, only=["train*"], watcher=run_display())
     assert capfd.readouterr().err.splitlines() == ["1 stages, 1 done before; about 0 s", "1 found"]
 
 
 def test_quiet_means_quiet(tmp_path: Path, capfd):
-    run(STAGES, tmp_path, watcher=board(quiet=True))
+    run(STAGES, tmp_path, watcher=run_display(quiet=True))
     assert capfd.readouterr() == ("", "")
 
 
@@ -78,7 +78,7 @@ def test_what_is_left_follows_the_pace(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(board_module.time, "monotonic", lambda: clock[0])
     chosen = plan(STAGES, tmp_path)
     train, align, _ = chosen.steps
-    lines = LineBoard(Console(file=io.StringIO()))
+    lines = LineDisplay(Console(file=io.StringIO()))
     lines.opened(chosen)
     assert lines.remaining() == 390
     lines.started(train)
@@ -96,7 +96,7 @@ def test_what_is_left_follows_the_pace(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_live_board_shows_what_works_and_what_comes(tmp_path: Path):
     chosen = plan([*STAGES, *(Stage(f"more {n}", nothing) for n in range(9))], tmp_path)
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
-    live = LiveBoard(console, apart=True)
+    live = LiveDisplay(console, apart=True)
     live.opened(chosen)
     step = chosen.steps[0]
     step.directory.mkdir(parents=True)
@@ -124,7 +124,7 @@ def test_a_live_board_through_a_whole_run(tmp_path: Path, apart: bool):
     """Its own thread or the runner's calls draw it while a stage is at work."""
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
     stages = [Stage("sleep", lambda directory, needed, log: time.sleep(0.9), cost=1), *STAGES]
-    report = run(stages, tmp_path, apart=apart, watcher=LiveBoard(console, apart))
+    report = run(stages, tmp_path, apart=apart, watcher=LiveDisplay(console, apart))
     printed = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert "▶  sleep" in printed
     assert "2 done, 1 failed, 1 skipped" in printed

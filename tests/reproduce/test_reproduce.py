@@ -17,7 +17,7 @@ from npda.io.errors import InputError
 from npda.reproduce.recipe.inputs import check_corpus
 from npda.reproduce.recipe.recipe import Europarl, EuroparlST, MustC
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 RECIPE = """\
 name: tiny

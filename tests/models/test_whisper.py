@@ -11,7 +11,7 @@ import torch
 from transformers import WhisperForConditionalGeneration, WhisperProcessor
 
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.retry import patient_search
+from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
@@ -124,15 +124,15 @@ def test_what_does_not_end_is_heard_out():
     hurried = greedy(model, WAVES)
     with torch.inference_mode():
         memory = model.hear(*tiny_whisper.heard(model, WAVES))
-        found = patient_search(model, memory, model.prompt(), GREEDY, [Ends(of=3)])
-        ((alone,),) = patient_search(
+        found = search_with_retry(model, memory, model.prompt(), GREEDY, [Ends(of=3)])
+        ((alone,),) = search_with_retry(
             model, model.hear(*tiny_whisper.heard(model, WAVES[:1])), model.prompt(), GREEDY, [Ends(of=1)]
         )
     content = tiny_whisper.backbone()
     content.learn_silence(0.1)
-    assert content.hear(*tiny_whisper.heard(content, WAVES)).hear_out is None  # it was never used to more
+    assert content.hear(*tiny_whisper.heard(content, WAVES)).with_full_padding is None  # it was never used to more
     model.silence = tiny_whisper.SECONDS
-    assert model.hear(*tiny_whisper.heard(model, WAVES)).hear_out is None
+    assert model.hear(*tiny_whisper.heard(model, WAVES)).with_full_padding is None
     assert [each[0].ended for each in found] == [True, False, False]
     assert alone.ended
     first, *others = (list(each[0].tokens) for each in found)

@@ -1,1 +1,0 @@
-"""What is run to show or to measure something."""
