@@ -5,7 +5,7 @@ import pytest
 import soundfile
 import tiny
 import torch
-from test_text2text import model
+from tiny_text2text import model
 
 from npda import audio
 from npda.cascade import Cascade, TextTranslator

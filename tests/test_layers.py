@@ -140,7 +140,7 @@ def test_imports_point_downwards_and_nothing_runs_code_from_files(path: Path):
             "from npda.decoding import x",
             "training imports decoding, and must do without",
         ),
-        ("npda.io.files", "import npda", "files imports npda, which stands above"),
+        ("npda.io.files", "import npda", "io imports npda, which stands above"),
         ("npda.cli.demo", "from npda import Translator", "cli imports npda, which stands above"),
         ("npda.cli.a", "from npda.attic import x", "attic has no place in ROOMS yet"),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 import tiny
+from command_line import npda
 
 from npda.corpus.manifest import Utterance, write_manifest
 
@@ -31,14 +32,6 @@ VERBS = [
     "translate",
     "tune",
 ]
-
-
-def npda(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    script = "from npda.cli import main; main()"
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    options = {"timeout": 120, **options}
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import torch
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_observations import made_up
 from typer.testing import CliRunner
 
 from npda.cli.explain import explain as explain_verb
@@ -33,7 +34,7 @@ from npda.decoding.knn.adaptive import (
 from npda.decoding.knn.fusion import KnnFusion, KnnOptions
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
-from npda.evaluation.tuning.adaptive import Observations, learn_combiner, observe
+from npda.evaluation.tuning.adaptive import learn_combiner, observe
 from npda.evaluation.tuning.fitting import FitOptions, fit
 from npda.evaluation.tuning.tuned import load_learned
 from npda.explanation.explain import explain
@@ -133,24 +134,6 @@ def test_an_explanation_has_the_probabilities_of_the_formula(model, tmp_path):
 def test_distinct_counts_different_tokens(values):
     expected = [len({v for v in values[: n + 1] if v >= 0}) for n in range(len(values))]
     assert distinct(torch.tensor([values]))[0].tolist() == expected
-
-
-def made_up(positions: int = 1200, k: int = 4, seed: int = 0) -> Observations:
-    """Near neighbours are right and the model is not; far ones are wrong and the model is right."""
-    random = torch.Generator().manual_seed(seed)
-    near = torch.rand(positions, generator=random) < 0.5
-    distances = torch.where(near[:, None], 1.0, 40.0) + torch.rand(positions, k, generator=random).cumsum(dim=1)
-    right = near[:, None].expand(-1, k).clone()
-    return Observations(
-        sentences=torch.arange(positions) // 10,
-        states=torch.where(near[:, None], 1.0, -1.0) * torch.tensor([1, 1, 1, -1, -1, -1])
-        + 0.1 * torch.randn(positions, 6, generator=random),
-        certainty=torch.zeros(positions, 4),
-        p_model=torch.where(near, 0.01, 0.9),
-        distances=distances,
-        values=torch.where(right, 7, 8),
-        right=right,
-    )
 
 
 def test_training_finds_whom_to_believe():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_adaptive import made_up
+from tiny_observations import made_up
 
 from npda.decoding.knn.fusion import KnnOptions
 from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, SureGate, signs

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tiny
+from tiny_text2text import model
 import torch
 
 from npda.cascade import TextTranslator
@@ -28,17 +29,6 @@ PAIRS = [
     Pair("We opened the window and closed the door.", "Der Boden ist schön, aber kalt."),
     Pair("Where is the kitchen?", "Wo ist die Küche?"),
 ]
-
-
-def model(languages: tuple[str, ...] = ()) -> Text2Text:
-    """Random weights, spread widely so that searches differ."""
-    torch.manual_seed(5)
-    size = dict(dim=32, encoder_layers=2, decoder_layers=2, heads=4, ffn=48)
-    made = Text2Text.create("mini", tiny.vocabulary(), tiny.vocabulary(languages), **size)
-    for parameter in made.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    return made
 
 
 def test_sizes_of_the_paper():

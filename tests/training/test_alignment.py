@@ -8,17 +8,11 @@ import tiny
 import tiny_training
 import tiny_whisper
 import torch
+from tiny_alignment import SETTINGS, aligned_backbone
 
 from npda.models import load_speech2text
-from npda.models.text_encoder import TextEncoder, TextEncoderSize
-from npda.training.loop.settings import TrainingSettings
 from npda.training.objectives.alignment import VARIANTS, Align, AlignBatch
 from npda.training.tasks.align import AlignOptions, compute_teacher, default_variant, train_alignment
-
-SETTINGS = TrainingSettings(
-    batch_frames=60, batches_per_update=1, learning_rate=3e-3, warmup=2, schedule="constant", spec_augment=None,
-    max_epochs=2, patience=None, average=1,
-)  # fmt: skip
 
 
 def batch(model) -> AlignBatch:
@@ -28,14 +22,6 @@ def batch(model) -> AlignBatch:
     labels = torch.tensor([[5, 6, 7, eos], [8, eos, pad, pad]])
     source = torch.tensor([[9, 10, 11], [12, pad, pad]])
     return AlignBatch(source, torch.tensor([3, 1]), tokens, labels, torch.randn(2, 4, model.dim))
-
-
-def aligned_backbone(layers: int = 2):
-    model = tiny.backbone()
-    model.text_encoder = TextEncoder(
-        TextEncoderSize(len(tiny.vocabulary()), model.dim, layers, heads=4, ffn=64, dropout=0.0)
-    )
-    return model.eval()
 
 
 @pytest.mark.parametrize("variant", ["full", "logits"])

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_cli import npda
+from command_line import npda
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ import pytest
 import tiny
 import tiny_training
 import torch
-from test_alignment import SETTINGS, aligned_backbone
+from child_env import child_env
+from tiny_alignment import SETTINGS, aligned_backbone
 
 from npda.corpus.manifest import read_manifest
 from npda.io.errors import InputError
@@ -126,7 +127,7 @@ def test_every_pass_reads_other_pieces_and_dev_never(data, tmp_path):
 def test_a_killed_run_that_samples_goes_on_as_if_nothing_had_happened(data, tmp_path):
     align(data, tmp_path / "whole")
     threads = str(torch.get_num_threads())  # sums are rounded as they are shared out
-    process = subprocess.Popen([sys.executable, __file__, data, tmp_path / "killed", threads])
+    process = subprocess.Popen([sys.executable, __file__, data, tmp_path / "killed", threads], env=child_env())
     log, deadline = tmp_path / "killed/train/log.jsonl", time.monotonic() + 300
     while '"update": 5' not in (log.read_text() if log.exists() else ""):
         assert process.poll() is None

@@ -24,8 +24,8 @@ class Memory:
 
     states: [batch, source, dim]
     mask: [batch, source] bool, True where there is something to attend to
-    with_full_padding: sentences [kept] → their memory with all of the silence that follows them, which costs time; None where
-    nothing was left out
+    with_full_padding: sentences [kept] → their memory with all the padding the model was trained on, which costs time;
+    None where nothing was left out
     """
 
     states: Tensor

@@ -41,8 +41,8 @@ class Whisper(nn.Module):
     """A `Backbone` around transformers' Whisper.
 
     silence: seconds that follow every utterance, at most to the end of the 30 s the model was trained on. It needs
-    some to notice the end, and time grows with them; ``Memory.with_full_padding`` hears all of them. By default those it was
-    saved with: a model that was trained further with fewer has nothing more to hear.
+    some to notice the end, and time grows with them; ``Memory.with_full_padding`` hears
+    all of them. By default those it was saved with: a model fine-tuned with fewer has nothing more to hear.
     """
 
     # Names of parameters that are never trained: sines, and tokens most of which no corpus of one's own holds.

@@ -1,7 +1,8 @@
 """What a public model needs to be trained further: the language to write, a shorter silence, its own objective.
 
 Whisper writes English, or what is said. Trained further it learns to write another language of its vocabulary, from
-speech it may never have heard of; its decoder goes on writing transcripts, too, see ``npda.training.objectives.transcript_loss``.
+speech it may never have heard of. Its decoder goes on writing transcripts too: see
+``npda.training.objectives.transcript_loss``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,30 @@
+"""What an earlier version made still opens and gives the same translations.
+
+tests/fixtures/version-0.1.0 was written by that version: a store with a Faiss index, a tuned store and the folder of
+`npda adapt --adaptive`, with four clips and what that version translated them to.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import npda
+
+ROOT = Path(__file__).parents[1]
+FIXTURE = Path(__file__).parent / "fixtures" / "version-0.1.0"
+MODEL = ROOT / "src" / "npda" / "pretrained" / "mini-en-de"
+EXPECTED = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", EXPECTED["translations"])
+def test_the_same_translations(name: str):
+    clips = sorted((FIXTURE / "clips").glob("*.flac"))
+    done = npda("translate", *clips, "--model", MODEL, *EXPECTED["options"][name], "-f", "json", cwd=FIXTURE)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == EXPECTED["translations"][name]
+
+
+@pytest.mark.parametrize("store", ["store", "tuned", "adapted/store"])
+def test_every_byte_is_in_its_place(store: str):
+    done = npda("inspect", FIXTURE / store, "--verify")
+    assert done.returncode == 0, done.stderr
