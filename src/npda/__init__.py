@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from npda.decoding.beam import SearchOptions
     from npda.translator import Translation, Translator
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Datastore", "SearchOptions", "Translation", "Translator"]
 
 _HOMES = {
