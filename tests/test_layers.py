@@ -21,6 +21,7 @@ ROOMS = (
     "report",
     "stages",
     "training",
+    "recordings",
     "cascade",
     "translator",
     "explanation",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from npda.cli.leaks import (
+from npda.corpus.leak_report import (
     REPORT_COLUMNS,
     WHY,
     check_outputs,

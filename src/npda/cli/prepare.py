@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.cli.leaks import (
+from npda.corpus.leak_report import (
     REPORT_COLUMNS,
     WHY,
     check_outputs,

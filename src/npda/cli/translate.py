@@ -12,9 +12,9 @@ import typer
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
-    from npda.cli.recordings import AudioInput
     from npda.datastore.store import Datastore
     from npda.decoding.knn.fusion import Combiner
+    from npda.recordings import AudioInput
 
 
 def translate(
@@ -69,7 +69,7 @@ def translate(
     if adaptive and not store:
         raise InputError("--adaptive needs a --store, where `npda tune --adaptive` has left its network.")
     check_choices(k, lambda_, temperature, adaptive)
-    from npda.cli.recordings import Translating
+    from npda.recordings import Translating
 
     recordings = list(_recordings(audio))
 
@@ -139,7 +139,7 @@ def chosen_combiner(
 
 def _recordings(names: list[str]) -> Iterator[AudioInput]:
     """Audio files as they are, manifests row by row."""
-    from npda.cli.recordings import AudioInput
+    from npda.recordings import AudioInput
 
     for name in names:
         if name.endswith((".tsv", ".tsv.gz")):

@@ -1,4 +1,4 @@
-"""Leaks on the command line: held-out sets in, what was kept and what was dropped out.
+"""Held-out sets in, tables of the pairs that were kept and dropped out.
 
 What ``npda filter`` and ``npda prepare europarl`` have in common.
 """
