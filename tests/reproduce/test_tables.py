@@ -54,6 +54,7 @@ RECIPE = {
         "Cascade-ST",
         "Cascade-ST*",
         "Adaptive kNN",
+        "Efficient kNN (pruned)",
     ],
     "tables": list(TABLES),
 }
@@ -69,6 +70,7 @@ RIGHT = {
     "NPDA-kNN-ST w/o MSE": (5, 8),
     "Cascade-ST": (8, 8),
     "Adaptive kNN": (7, 8),
+    "Efficient kNN (pruned)": (7, 8),
 }
 
 
@@ -103,6 +105,8 @@ def made_up(directory: Path, plan: RecipePlan) -> dict[str, Path]:
             result["bleu"][corpus] = bleu(hypotheses(right), REFERENCES).value
             result["seconds"][corpus] = 2.5
         write_json(places[trial.translation] / "result.json", result)
+        if trial.system.name == "Efficient kNN (pruned)":
+            tiny_store.store_of(places[trial.translation] / "store", [tiny_store.clustered(15, dim=8)])
         if trial.similarity:
             done[trial.similarity] = places[trial.similarity]
             write_json(places[trial.similarity] / "result.json", {"cosine": 0.75, "squared_distance": 3.25})
@@ -158,7 +162,7 @@ def test_every_table_is_there(tables: dict[str, Table]):
 
 def test_arrows_follow_the_bootstrap_against_the_right_baseline(tables: dict[str, Table]):
     found = rows(tables["adaptation-talks-parliament"])
-    elsewhere = ("NPDA-kNN-ST w/o MSE", "Cascade-ST", "Cascade-ST*", "Adaptive kNN")
+    elsewhere = ("NPDA-kNN-ST w/o MSE", "Cascade-ST", "Cascade-ST*", "Adaptive kNN", "Efficient kNN (pruned)")
     assert list(found) == [system for system in RECIPE["systems"] if system not in elsewhere]
     scores = {name: row["de"] for name, row in found.items()}
     assert [scores[name].arrow for name in ("E2E-ST-FT", "NPDA-kNN-ST", "Shallow Fusion")] == ["⇑", "⇑", ""]
@@ -234,7 +238,10 @@ def test_measured_tables(tables: dict[str, Table]):
     speed = rows(tables["speed-there-de"], by="k")
     assert [speed[4][f"batch {batch}"].text for batch in (1, 8)] == ["×5.00", "×1.50"]
     assert rows(tables["ablation-talks-parliament"])["NPDA-kNN-ST"]["cosine"].value == 0.75
-    assert rows(tables["variants-talks-parliament"])["Adaptive kNN"]["seconds"].value == 2.5
+    variants = rows(tables["variants-talks-parliament"])
+    assert variants["Adaptive kNN"]["seconds"].value == 2.5
+    entries = {name: row["entries"].value for name, row in variants.items()}
+    assert entries == {"NPDA-kNN-ST": 40, "Adaptive kNN": 40, "Efficient kNN (pruned)": 15}
 
 
 def test_all_metrics_stand_side_by_side_with_a_test_each(tables: dict[str, Table]):

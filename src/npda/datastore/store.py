@@ -146,12 +146,13 @@ class Datastore:
         return LocalRetriever(self)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes on disk of keys, of the index, of everything."""
+        """Bytes on disk. keys are part of the shards; total is the shards, the index and the projection."""
         shards = [file for shard in self.info.shards for file in shard.files.items()]
         keys = sum(file.bytes for name, file in shards if name == "keys.npy")
         index = sum(file.bytes for file in self.info.index.files.values())
-        return {"keys": keys, "index": index, SHARDS: sum(f.bytes for _, f in shards),
-                "total": index + sum(f.bytes for _, f in shards)}  # fmt: skip
+        whole = sum(file.bytes for _, file in shards)
+        projection = 0 if self.info.projection is None else self.info.projection.file.bytes
+        return {"keys": keys, "index": index, SHARDS: whole, "total": whole + index + projection}
 
 
 def _backbone(model: Any) -> Backbone:

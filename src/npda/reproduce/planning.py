@@ -133,9 +133,12 @@ class _Planner:
         if system.recogniser is not None:
             task = replace(task, recogniser=self.model(system.recogniser, direction))
             needs.append(task.recogniser)
+        # Named only where a smaller store is measured, so that the keys of all other translations stay as they are.
+        sizes = {"sizes": "total"} if system.store is not None and system.store.variant in ("pca", "pruned") else {}
         translation = f"translate {system.name} {here}"
         needs += list(task.tests.values())
-        self.add(Stage(translation, partial(translating.translate, task=task), common, tuple(dict.fromkeys(needs)), 15))
+        work = partial(translating.translate, task=task)
+        self.add(Stage(translation, work, {**common, **sizes}, tuple(dict.fromkeys(needs)), 15))
         return Trial(
             system=system,
             direction=direction,

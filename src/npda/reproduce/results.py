@@ -14,6 +14,7 @@ from npda.evaluation.significance import Comparison, compare
 from npda.io.files import read_lines
 from npda.reproduce.recipe.recipe import Direction, Recipe
 from npda.systems.catalogue import MODELS
+from npda.systems.variants import SMALLER
 
 if TYPE_CHECKING:
     from npda.reproduce.planning import RecipePlan, Trial
@@ -148,9 +149,16 @@ class Results:
         return {stage.name: stage.needs for stage in self.plan.stages}
 
     def store(self, trial: Trial) -> StoreInfo | None:
-        """What the datastore of a trial says of itself."""
+        """The datastore that was built for a trial."""
         directory = self._directories.get(trial.store)
         return read_info(directory / "store") if directory is not None else None
+
+    def searched_store(self, trial: Trial) -> StoreInfo | None:
+        """The datastore that a trial searches: the smaller one its variant wrote, or else the one that was built."""
+        directory = self._directories.get(trial.translation)
+        if directory is not None and (directory / SMALLER).is_dir():
+            return read_info(directory / SMALLER)
+        return self.store(trial)
 
     def tuning(self, trial: Trial) -> dict[str, Any] | None:
         return self.json(trial.tuning, "tuning.json")

@@ -1,4 +1,4 @@
-"""The kNN variants the paper names as drop-ins, each upon a store and parameters that were tuned for it."""
+"""The kNN variants that the paper names as drop-ins. Each uses a store and the parameters tuned for it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from npda.evaluation.tuning.following import tune_following
 from npda.models.backbone import Backbone
 
 KEPT = 0.5  # share of the keys that pruning is to leave
+SMALLER = "store"  # in the variant's folder: the store it searches instead of the one it was given
 
-Figures = Callable[[], dict[str, float]]  # what a variant saved, once it has been used
+Figures = Callable[[], dict[str, float]]  # what a variant has saved; call it after decoding
 
 
 def variant_fusion(
@@ -34,7 +35,7 @@ def variant_fusion(
     language: str | None,
     folder: Path,
 ) -> tuple[Fusion, Figures]:
-    """The fusion of a variant. dev: what it may learn from; folder: where a smaller store may be written, or is"""
+    """The fusion of a variant. dev: what it may learn from; folder: where a smaller store is written, or found again"""
     match variant:
         case "adaptive":
             tuning = tune_adaptive(DevSet(backbone, dev, "speech", language), store, tuned, search)
@@ -43,9 +44,9 @@ def variant_fusion(
             options = CompressOptions(dim=max(1, store.dim // 2), progress=False)
             if variant == "pruned":
                 options = CompressOptions(prune=PruneOptions(keep=KEPT), progress=False)
-            path = folder / "store"
+            path = folder / SMALLER
             smaller = Datastore.open(path) if path.is_dir() else compress(store, path, options)
-            share = sum(smaller.sizes().values()) / sum(store.sizes().values())
+            share = smaller.sizes()["total"] / store.sizes()["total"]
             return KnnFusion(smaller, tuned), lambda: {"share of the bytes": share}
         case "skipping":
             chosen = tune_following(DevSet(backbone, dev, "speech", language), store, tuned, search)

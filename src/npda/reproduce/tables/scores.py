@@ -166,7 +166,7 @@ def _saved(results: Results, group: Group, systems: Sequence[str]) -> Iterator[s
 
 def _costs(results: Results, group: Group, system: str, place: Place) -> tuple[Cell, Cell]:
     trial = group.trial(system, place)
-    store = results.store(trial) if trial else None
+    store = results.searched_store(trial) if trial else None
     seconds = results.seconds(trial, group.domain) if trial else None
     return count(store.count if store else None), number(seconds, ".1f")
 
