@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npda.io.errors import InputError
+from npda.models.config import read_config
 from npda.models.hub import model_directory
 
 if TYPE_CHECKING:
@@ -126,17 +126,3 @@ def load_text2text(directory: str | Path) -> Text2Text:
     if not isinstance(backbone, Text2Text):
         raise InputError(f"{directory} translates speech; give the directory of a text translator.")
     return backbone
-
-
-def read_config(directory: Path) -> dict:
-    """The config.json of a model directory."""
-    path = directory / "config.json"
-    if not path.is_file():
-        raise InputError(f"{directory} is not a model directory: it has no config.json.")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not JSON ({error}); restore it from the model's source.") from error
-    if not isinstance(config, dict):
-        raise InputError(f"{path} does not hold a JSON object; restore it from the model's source.")
-    return config

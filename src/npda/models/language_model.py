@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
-from npda.models import read_config
 from npda.models.backbone import Tokens
+from npda.models.config import read_config
 from npda.models.layers.decoder import output_scores, target_prompt
 from npda.models.layers.stream import with_room
 from npda.models.text_encoder import TextEncoder, TextEncoderSize, positions

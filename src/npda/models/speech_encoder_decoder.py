@@ -19,8 +19,8 @@ from transformers.utils import logging as transformers_logging
 
 from npda.audio import MAX_FRAMES, SAMPLE_RATE, frame_count
 from npda.io.errors import InputError
-from npda.models import read_config
 from npda.models.backbone import Memory, Suppressed
+from npda.models.config import read_config
 from npda.models.layers.decoder import layer_states, output_scores, stream_layers
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import StreamLayer, TransformerStream

@@ -5,39 +5,16 @@ import json
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from npda.corpus.mini.layout import Mini
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory, cache_dir
 
+__all__ = ["Mini", "prepare", "version"]
+
 _DESCRIPTION = "mini.json"
-
-
-@dataclass(frozen=True)
-class Mini:
-    """The corpus on disk."""
-
-    directory: Path
-
-    def manifest(self, domain: str, split: str) -> Path:
-        """The speech manifest of a split: `general/train.tsv`, its audio beside it in `general/train/`."""
-        return self.directory / domain / f"{split}.tsv"
-
-    def audio(self, domain: str, split: str) -> Path:
-        """The folder of its recordings."""
-        return self.directory / domain / split
-
-    def text(self, domain: str, split: str) -> Path:
-        """The same sentences as a TSV of text pairs."""
-        return self.directory / domain / f"{split}.text.tsv"
-
-    def missing(self, only: Collection[tuple[str, str]] | None = None) -> list[tuple[str, str]]:
-        """The splits not made yet, of all or of those wanted."""
-        from npda.corpus.mini.grammar import SPLITS
-
-        return [key for key in SPLITS if (only is None or key in only) and not self.manifest(*key).is_file()]
 
 
 def prepare(

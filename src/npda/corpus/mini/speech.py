@@ -10,8 +10,8 @@ import soundfile
 
 from npda.audio import SAMPLE_RATE, frame_count
 from npda.corpus.manifest import Utterance, write_manifest
-from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import sentences
+from npda.corpus.mini.layout import Mini
 from npda.corpus.pairs import Pair, write_pairs
 from npda.corpus.synthesis import Espeak, Synthesizer
 from npda.io.cores import cores

@@ -12,8 +12,9 @@ from torch import nn
 
 from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.io.errors import InputError
-from npda.models import is_public, load_backbone, read_config
+from npda.models import is_public, load_backbone
 from npda.models.backbone import Backbone
+from npda.models.config import read_config
 from npda.text import Vocabulary
 from npda.training.data.copy_task import copy_data
 from npda.training.data.speech import fingerprint, occurring
