@@ -93,6 +93,27 @@ def test_what_is_left_follows_the_pace(tmp_path: Path, monkeypatch: pytest.Monke
     assert lines.remaining() == pytest.approx(2 * 30)
 
 
+def test_a_line_every_half_minute_about_what_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    clock, console = [1000.0], Console(file=io.StringIO(), width=200)
+    monkeypatch.setattr(board_module.time, "monotonic", lambda: clock[0])
+    chosen = plan(STAGES, tmp_path)
+    lines = LineDisplay(console)
+    lines.opened(chosen)
+    step = chosen.steps[0]
+    lines.started(step)
+    step.directory.mkdir(parents=True)
+    for clock[0] in (1029.9, 1030, 1059):
+        lines.refresh()
+    (step.directory / "log.txt").write_text("npda: training: 10 of 20\n")
+    for clock[0] in (1060, 1075):
+        lines.refresh()
+    printed = console.file.getvalue().splitlines()  # pyright: ignore[reportAttributeAccessIssue]
+    assert printed[2:] == [
+        "[1/3] train [base]: 30 s of about 5 min 00 s",
+        "[1/3] train [base]: 1 min 00 s of about 5 min 00 s; npda: training: 10 of 20",
+    ]
+
+
 def test_the_live_board_shows_what_works_and_what_comes(tmp_path: Path):
     chosen = plan([*STAGES, *(Stage(f"more {n}", nothing) for n in range(9))], tmp_path)
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)

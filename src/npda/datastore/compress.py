@@ -20,6 +20,7 @@ from npda.datastore.shards import Chunk, Shard, write_shard
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
+from npda.io.progress import stage, track
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ def compress(store: Datastore, path: Path, options: CompressOptions) -> Datastor
         raise ValueError("neither a dimension nor pruning is asked for")
     asked = options.index or store.info.index.asked
     check_factory(asked, options.dim or store.dim)
-    projection = Projection.fit(store.entries, options.dim) if options.dim is not None else None
+    projection = None
+    if options.dim is not None:
+        with stage("finding principal components", options.progress):
+            projection = Projection.fit(store.entries, options.dim)
     gone = np.zeros(store.entries.limit, dtype=bool)
     if options.prune is not None:
         gone[redundant(store.entries, open_searcher(store), options.prune, options.progress)] = True
@@ -58,7 +62,7 @@ def _write(
     """All but ``datastore.json``, which is given back. gone: [ids] bool"""
     shards: list[ShardInfo] = []
     first = 0
-    for old in store.entries.shards:
+    for old in track(store.entries.shards, "writing keys", enabled=progress):
         kept = np.flatnonzero(~gone[old.first : old.first + old.count])
         if len(kept) == 0:
             continue

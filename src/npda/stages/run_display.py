@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from npda.io.progress import EVERY, duration
 from npda.stages.plan import LOG, Plan, Step
 from npda.stages.run import Outcome, Watcher
 
@@ -41,16 +42,6 @@ def _standard_error() -> TextIO:
         return sys.stderr
 
 
-def duration(seconds: float) -> str:
-    """45 s, 4 min 10 s, 1 h 05 min"""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02d} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
-
-
 def pace(finished: Iterable[tuple[float, float]]) -> float:
     """How much longer stages take than estimated. finished: estimated and real seconds of each"""
     costed = [(cost, seconds) for cost, seconds in finished if cost > 0]
@@ -69,10 +60,11 @@ def plan_table(plan: Plan) -> Table:
 
 
 class LineDisplay(Watcher):
-    """One line when a stage begins, one when it ends."""
+    """One line when a stage begins, one when it ends, and one every 30 seconds about those at work."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._said = time.monotonic()
         self._steps: dict[str, Step] = {}
         self._began: dict[str, float] = {}
         self._outcomes: dict[str, Outcome] = {}
@@ -105,6 +97,16 @@ class LineDisplay(Watcher):
             case "found" if self._steps[outcome.step.name].state != "done":
                 self._say(f"{place}: done by another run", "green")
 
+    def refresh(self) -> None:
+        if time.monotonic() - self._said < EVERY:
+            return
+        for name, began in list(self._began.items()):
+            step = self._steps[name]
+            times = f"{duration(time.monotonic() - began)} of about {duration(self._estimate(step))}"
+            note = last_line(step.directory / LOG)
+            self._say(f"{self._place(step)}: {times}{f'; {note}' if note else ''}")
+        self._said = time.monotonic()
+
     def closed(self) -> None:
         counts = {state: sum(o.state == state for o in self._outcomes.values()) for state in _COLOURS}
         self._say(", ".join(f"{count} {state}" for state, count in counts.items() if count) or "nothing done")
@@ -128,6 +130,7 @@ class LineDisplay(Watcher):
         return f"[{list(self._steps).index(step.name) + 1}/{len(self._steps)}] {step.name}"
 
     def _say(self, line: str, style: str = "") -> None:
+        self._said = time.monotonic()
         self._console.print(Text(line, style), soft_wrap=True)
 
 

@@ -30,7 +30,7 @@ def record(directory: Path, splits: Sequence[tuple[str, str]], language: str, se
     threads = cores()
     synthesizers = cycle([Espeak() for _ in range(threads)])
     with ThreadPoolExecutor(threads) as pool, bar(progress) as display:
-        task = display.add_task("Recording", total=sum(map(len, texts.values())), note="")
+        task = display.add_task("recording the embedded corpus", total=sum(map(len, texts.values())), note="")
         for (domain, split), pairs in texts.items():
             folder = corpus.audio(domain, split)
             folder.mkdir(parents=True)

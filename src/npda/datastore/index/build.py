@@ -21,7 +21,7 @@ from npda.datastore.index.spec import EXACT, IndexSpec
 from npda.datastore.index.train import train, turned
 from npda.datastore.shards import Entries, Shard
 from npda.io.files import atomic_write
-from npda.io.progress import track
+from npda.io.progress import stage, track
 
 PART_BYTES = 256 << 20  # of codes added in memory before they are written
 MEASURED_AGAIN = 5_000_000  # keys up to which an edit measures recall again, since that reads them all
@@ -36,14 +36,17 @@ def build_index(
         return IndexInfo(asked=asked, factory=EXACT)
     trained = parts / "trained.faiss"
     if not trained.is_file():
-        index = train(entries, spec)
+        with stage(f"training the index {spec.factory}", progress):
+            index = train(entries, spec)
         with atomic_write(trained) as temporary:
             faiss.write_index(index, str(temporary))
     if streamable(open_mapped(trained)):
         _merge(target, trained, [], entries.shards, parts, progress)
     else:
-        _fill(target, faiss.read_index(str(trained)), entries)
-    return describe(entries, spec, asked, target)
+        with stage("indexing", progress):
+            _fill(target, faiss.read_index(str(trained)), entries)
+    with stage("measuring recall", progress):
+        return describe(entries, spec, asked, target)
 
 
 def extend_index(
@@ -63,7 +66,8 @@ def extend_index(
     if not streamable(open_mapped(old / INDEX_FILE)):
         return build_index(entries, spec, info.asked, target, parts, progress)
     _merge(target, old / INDEX_FILE, [old / INDEX_FILE], added, parts, progress)
-    return describe(entries, spec, info.asked, target, info)
+    with stage("measuring recall", progress):
+        return describe(entries, spec, info.asked, target, info)
 
 
 def filter_index(entries: Entries, info: IndexInfo, old: Path, target: Path, parts: Path) -> IndexInfo:

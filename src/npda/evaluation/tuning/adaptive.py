@@ -130,12 +130,15 @@ def tune_adaptive(
     """Train a combiner that starts from tuned parameters: their T, and as many neighbours or the next power of two."""
     k = 1 << (tuned.k - 1).bit_length()
     with bar(progress) as display:
-        task = display.add_task("k and λ token by token", total=2 * len(devset), note="")
+        task = display.add_task("adaptive: looking up neighbours", total=2 * len(devset), note="")
 
         def advance(done: int) -> None:
             display.advance(task, done)
 
-        combiner, found = learn_combiner(observe(devset, retriever, k, advance), tuned.temperature)
+        observed = observe(devset, retriever, k, advance)
+        display.update(task, description="adaptive: training the network")
+        combiner, found = learn_combiner(observed, tuned.temperature)
+        display.update(task, description="adaptive: translating dev")
         translations = devset.translations(search, [KnnFusion(retriever, combiner)], advance)
     value = bleu(translations, devset.references).value
     return AdaptiveTuning(combiner, value, found.losses[found.best], found.losses[0], len(found.losses) - 1)

@@ -27,7 +27,7 @@ class FeatureStore:
         self._compute = compute
         self._kept: dict[str, np.ndarray] = {}
         if sum(u.n_frames for u in utterances) * audio.MEL_BINS * 4 <= memory:
-            for utterance in track(utterances, "Features", len(utterances), progress):
+            for utterance in track(utterances, "computing features", len(utterances), progress):
                 self._kept[utterance.audio] = self[utterance]
 
     def __getitem__(self, utterance: Utterance) -> np.ndarray:

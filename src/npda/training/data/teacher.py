@@ -75,7 +75,7 @@ def _compute(
     )
     features = FeatureStore(utterances, backbone.features, memory=0)
     with bar(progress) as display:
-        task = display.add_task("Teacher states", total=len(utterances), note="")
+        task = display.add_task("computing teacher states", total=len(utterances), note="")
         for indices in by_length([u.n_frames for u in utterances], batch_frames):
             heard = [torch.from_numpy(features[utterances[i]]) for i in indices]
             tokens = [torch.tensor(targets[i][1][:-1]) for i in indices]

@@ -17,12 +17,11 @@ from typing import Any
 
 import torch
 from accelerate.state import PartialState
-from rich.progress import Progress
 from torch.autograd.graph import increment_version
 from torch.utils.data import DataLoader
 
 from npda.io.errors import InputError
-from npda.io.progress import bar
+from npda.io.progress import Display, bar, stage
 from npda.training.data.speech import Data, Share
 from npda.training.loop.batching import BatchPlan, UpdatePlan, derived_seed
 from npda.training.loop.checkpoints import State, restore, trainable
@@ -81,7 +80,8 @@ def train(
     trainer.resume()
     with bar(progress and processes.is_main_process) as display:
         trainer.train(display)
-    return trainer.finish(publish)
+    with stage("averaging the best checkpoints", progress and processes.is_main_process):
+        return trainer.finish(publish)
 
 
 class _Trainer:
@@ -129,9 +129,9 @@ class _Trainer:
             self.run.checkpoints.tidy(latest, self.state)
         self.processes.wait_for_everyone()
 
-    def train(self, display: Progress) -> None:
+    def train(self, display: Display) -> None:
         state = self.state
-        task = display.add_task("Training", total=self.total, completed=state.update, note="")
+        task = display.add_task("training", total=self.total, completed=state.update, note="")
         while not self._is_over():
             updates = self.plan.epoch(state.epoch)
             for batches in self._load(updates[state.position :]):
