@@ -14,8 +14,8 @@ from npda.datastore.build import BuildOptions, Source
 from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
-from npda.datastore.workspace import locked
 from npda.io.errors import InputError
+from npda.io.locks import locked
 
 QUIET = BuildOptions(progress=False, chunk=20)
 WITH_INDEX = BuildOptions(progress=False, chunk=20, index="IVF8,SQ8", nprobe=8)

@@ -30,7 +30,6 @@ from npda.corpus.voices import Voice, voice
 from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.fingerprint import model_digest
 from npda.datastore.store import Datastore
-from npda.datastore.workspace import locked
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.adaptive import SETTINGS as ADAPTIVE
 from npda.decoding.knn.adaptive import AdaptiveCombiner, save_adaptive
@@ -41,11 +40,12 @@ from npda.evaluation.tuning.adaptive import tune_adaptive
 from npda.evaluation.tuning.search import Tuning, tune
 from npda.evaluation.tuning.tuned import FILE as TUNED
 from npda.evaluation.tuning.tuned import load_learned, save_tuned
+from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
+from npda.io.locks import locked
 from npda.io.progress import bar, track
 from npda.stages.stage_cache import StageCache
-from npda.training.tasks.speech import file_digest
 
 if TYPE_CHECKING:
     from npda.models import AnyBackbone
@@ -106,7 +106,7 @@ def adapt(inputs: Inputs, options: AdaptOptions = AdaptOptions(), progress: bool
         kept = StageCache(out / "adapt")
         # Before the model, so that a fault in the text is found before an hour of training.
         files = [inputs.text, inputs.dev, *([inputs.test] if inputs.test else [])]
-        identity = {"files": [file_digest(path) for path in files]}
+        identity = {"files": [short_digest(path) for path in files]}
         dropped = kept.recall("leaks", identity, Dropped, lambda: _drop(inputs, leakage, progress))
         reader = with_text_path(
             inputs.model, options.text_path, options.language, options.source_language, speaker is None, progress
@@ -190,7 +190,7 @@ class _Adapting:
         options = self.options
         identity = {
             "model": model_digest(self.backbone),
-            "text": [self.inputs.text.name, file_digest(self.inputs.text), dropped.digest],
+            "text": [self.inputs.text.name, short_digest(self.inputs.text), dropped.digest],
             "settings": [options.language, options.speak, options.index],
         }
         if path.exists() and self.kept.begun("store", identity):
@@ -212,7 +212,7 @@ class _Adapting:
 
     def _sentences(self, name: str, path: Path, pairs: list[Pair]) -> _Sentences:
         """As they are tuned on or judged by: heard if there is speech, or a voice that makes some; else read."""
-        digest = file_digest(path)
+        digest = short_digest(path)
         if is_manifest(path):
             return _Sentences(read_manifest(path), "speech", digest)
         if self.speaker is None:

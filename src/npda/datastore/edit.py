@@ -17,8 +17,9 @@ from npda.datastore.index.build import build_index, extend_index, filter_index
 from npda.datastore.index.spec import EXACT, choose
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries
-from npda.datastore.workspace import Workspace, locked, workspace
+from npda.datastore.workspace import Workspace, workspace
 from npda.io.errors import InputError
+from npda.io.locks import locked
 from npda.models.backbone import Backbone
 
 _WORK = ".edit"

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from npda.io.digests import file_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 
@@ -45,8 +46,7 @@ class FileInfo(_Part):
 
     @classmethod
     def of(cls, path: Path) -> FileInfo:
-        with open(path, "rb") as file:
-            return cls(bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+        return cls(bytes=path.stat().st_size, sha256=file_digest(path))
 
     def check_size(self, path: Path) -> None:
         """Refuse a file that is missing or cut off; the checksum is for ``verify``."""

@@ -16,7 +16,7 @@ from npda.datastore.fingerprint import check_belongs
 from npda.datastore.format import SHARDS, StoreInfo, read_info, write_info
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries
-from npda.datastore.workspace import locked
+from npda.io.locks import locked
 from npda.models.backbone import Backbone
 
 if TYPE_CHECKING:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.locks import locked
 
 logger = logging.getLogger(__name__)
 
@@ -59,20 +57,6 @@ def workspace(root: Path) -> Iterator[Workspace]:
                 shutil.rmtree(root)
             raise
         shutil.rmtree(root)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the lock goes with the process, however it ends."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"Another process is working on {folder}: wait for it to finish.") from None
-    else:
-        yield
-    finally:
-        os.close(handle)
 
 
 def clear(folder: Path) -> None:

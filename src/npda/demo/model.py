@@ -6,7 +6,6 @@ That form is a model directory with 16-bit weights, and ``model.json``, which te
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,12 +17,14 @@ from npda import __version__
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.mini.speech import PITCHES, RATES, VOICES
+from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
+from npda.io.records import as_json
 from npda.models import load_backbone
 from npda.training.loop.settings import ALIGN_MINI, TrainingSettings
 from npda.training.tasks.align import AlignOptions, train_alignment
-from npda.training.tasks.speech import SpeechModel, defaults, file_digest, train_speech
+from npda.training.tasks.speech import SpeechModel, defaults, train_speech
 
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "mini-en-de"
 LANGUAGE = "de"
@@ -122,8 +123,8 @@ def train_model(corpus: Mini, seed: int, out: Path, recipe: ModelRecipe, progres
         seed=seed,
         corpus=corpus_digest(LANGUAGE, seed),
         weights=_digests(aligned),
-        base=_plain({**recipe.model.description(), **asdict(recipe.training)}),
-        alignment=_plain({**text_encoder, **asdict(recipe.alignment)}),
+        base=as_json({**recipe.model.description(), **asdict(recipe.training)}),
+        alignment=as_json({**text_encoder, **asdict(recipe.alignment)}),
         npda=__version__,
     )
     return export(aligned, out / "model", made)
@@ -147,9 +148,4 @@ def export(aligned: Path, out: Path, made: Provenance) -> DemoModel:
 
 
 def _digests(directory: Path) -> tuple[str, ...]:
-    return tuple(file_digest(directory / name) for name in WEIGHTS)
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back."""
-    return json.loads(json.dumps(settings))
+    return tuple(short_digest(directory / name) for name in WEIGHTS)

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from npda.io.locks import Lock
 from npda.stages.plan import LOG, Plan, Stage, Step, plan
-from npda.stages.stage_process import Child, clear, lock, perform, unlock
+from npda.stages.stage_process import Child, clear, perform
 
 _PAUSE = 0.1  # seconds between two looks at what others do
 
@@ -185,24 +186,24 @@ class _Run:
         return f"{failed[0]} failed" if failed and not self._keep_going else ""
 
     def _begin(self, step: Step) -> bool:
-        handle = lock(step)
-        if handle is None:
+        lock = Lock(step.lock)
+        if not lock.acquire():
             return False
         if step.is_done():  # by another run, between the look at it and the lock
-            unlock(handle)
+            lock.release()
             return True
         needs = {need: self._outcomes[need].step.directory for need in step.stage.needs}
         resumed = step.directory.is_dir() and any(step.directory.iterdir())
         del self._waiting[step.name]
         self._watcher.started(step)
         if self._apart:
-            self._running[step.name] = Child(step, needs, resumed, handle)
+            self._running[step.name] = Child(step, needs, resumed, lock)
             return True
         start = time.monotonic()
         try:
             reason = perform(step, needs, resumed)
         finally:
-            unlock(handle)
+            lock.release()
         self._finish(step, reason, time.monotonic() - start, resumed)
         return True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import multiprocessing
 import os
@@ -20,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from npda.io.errors import InputError
+from npda.io.locks import Lock
 from npda.stages.plan import LOG, StageLog, Step
 
 
@@ -90,10 +90,10 @@ def _descriptors(target: int) -> Iterator[None]:
 class Child:
     """A stage at work in a forked process, which ends when this one does."""
 
-    def __init__(self, step: Step, needs: Mapping[str, Path], resumed: bool, handle: int) -> None:
-        """handle: of the stage's lock, given back when the process has ended"""
+    def __init__(self, step: Step, needs: Mapping[str, Path], resumed: bool, lock: Lock) -> None:
+        """lock: of the stage, given back when the process has ended"""
         self.step, self.resumed = step, resumed
-        self._handle = handle
+        self._lock = lock
         self._start = time.monotonic()
         context = multiprocessing.get_context("fork")
         self._answer, sender = context.Pipe(duplex=False)
@@ -114,14 +114,14 @@ class Child:
         except EOFError:
             reason = _ending(self._process.exitcode)
         self._answer.close()
-        unlock(self._handle)
+        self._lock.release()
         return reason, seconds
 
     def end(self) -> None:
         """At once: what it has written so far is found again."""
         self._process.kill()
         self._process.join()
-        unlock(self._handle)
+        self._lock.release()
 
 
 def _child(step: Step, needs: Mapping[str, Path], resumed: bool, sender: Connection, parent: int) -> None:
@@ -133,7 +133,7 @@ def _child(step: Step, needs: Mapping[str, Path], resumed: bool, sender: Connect
 
 
 def _follow(parent: int) -> None:
-    """A killed parent takes no leave."""
+    """Exit when the parent process dies."""
     while os.getppid() == parent:
         time.sleep(0.3)
     os._exit(1)
@@ -146,37 +146,21 @@ def _ending(code: int | None) -> str:
     return f"its process was ended by {signal.Signals(-code).name}{hint}"
 
 
-def lock(step: Step, wait: bool = False) -> int | None:
-    """Keep other processes from a stage; None when one of them is at it. Goes with the process, however it ends."""
-    step.lock.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(step.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException as error:
-        os.close(handle)
-        if isinstance(error, BlockingIOError):
-            return None
-        raise
-    return handle
-
-
-def unlock(handle: int) -> None:
-    # Said aloud, since forked processes may still hold the file open.
-    fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
-
-
 def clear(step: Step, waits: Callable[[], None]) -> None:
-    """Take a stage's directory away as a whole, once nobody works in it; waits: told if somebody does"""
-    handle = lock(step)
-    if handle is None:
+    """Remove a stage's directory once nobody works in it; waits: called if somebody does"""
+    lock = Lock(step.lock)
+    if not lock.acquire():
         waits()
-        handle = lock(step, wait=True)
-    assert handle is not None
+        lock.acquire(wait=True)
     try:
-        if step.directory.exists():
-            remains = step.directory.with_name(f".{step.directory.name}.{secrets.token_hex(4)}")
-            os.rename(step.directory, remains)
-            shutil.rmtree(remains, ignore_errors=True)
+        remove(step.directory)
     finally:
-        unlock(handle)
+        lock.release()
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory so that nobody meets a half of it."""
+    if directory.exists():
+        remains = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}")
+        os.rename(directory, remains)
+        shutil.rmtree(remains, ignore_errors=True)

@@ -7,17 +7,17 @@ out/train/        settings.json: what defines the run; log.jsonl; checkpoints/; 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 from npda.io.errors import InputError
-from npda.io.files import atomic_write
+from npda.io.locks import Lock
+from npda.io.records import as_json, write_record
 from npda.training.loop.checkpoints import Checkpoints, flush
 from npda.training.loop.log import TrainingLog
 from npda.training.loop.processes import running
@@ -39,10 +39,10 @@ class Run:
         self.start = self.directory / "start"
         self.checkpoints = Checkpoints(self.directory / "checkpoints")
         self.log = TrainingLog(self.directory / "log.jsonl")
-        self._lock: IO[str] | None = None
+        self._lock = Lock(self.directory / "lock")
         self._settings = self.directory / "settings.json"
         identity = {"settings": dataclasses.asdict(settings), "description": dict(description)}
-        self._identity = json.loads(json.dumps(identity))
+        self._identity = as_json(identity)
         self._others = self._differences(settings.changeable())
 
     def __enter__(self) -> Run:
@@ -50,20 +50,14 @@ class Run:
         processes = running()
         if processes.is_main_process:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.directory / "lock").open("w")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however it ends
-            except BlockingIOError:
-                raise InputError(
-                    f"Another process is training in {self.out}; wait, or choose another directory."
-                ) from None
+            if not self._lock.acquire():
+                raise InputError(f"Another process is training in {self.out}; wait, or choose another directory.")
             self._claim()
         processes.wait_for_everyone()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.release()
 
     def _claim(self) -> None:
         """Remains of another run, that never got to a checkpoint, go."""
@@ -71,8 +65,7 @@ class Run:
             shutil.rmtree(self.start, ignore_errors=True)
         for remains in self.directory.glob(f"{_UNPUBLISHED}*"):
             shutil.rmtree(remains, ignore_errors=True)
-        with atomic_write(self._settings) as temporary:
-            temporary.write_text(json.dumps(self._identity, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_record(self._settings, self._identity)
 
     def publish(self, write: Callable[[Path], None]) -> None:
         """Have the model written into a directory of its own, then move its files to ``out``.

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from npda.corpus.manifest import Utterance, read_manifest, within
+from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.models import is_public, load_backbone
 from npda.models.backbone import Backbone
@@ -28,7 +29,7 @@ from npda.training.loop.settings import ALIGN_MINI, ALIGN_PRETRAINED, TrainingSe
 from npda.training.loop.train import TrainingSummary, train
 from npda.training.objectives.alignment import Align, AlignData, Variant
 from npda.training.objectives.translation import TextToText
-from npda.training.tasks.speech import file_digest, weights_digest
+from npda.training.tasks.speech import weights_digest
 
 if TYPE_CHECKING:
     from npda.models.speech2text import Speech2Text
@@ -58,7 +59,7 @@ class AlignOptions:
         assert self.variant is not None, "chosen before"
         more: dict[str, Any] = {"dropout": self.dropout, "subword_alpha": self.subword_alpha}
         if self.text:
-            more["text"] = [file_digest(file) for file in self.text]
+            more["text"] = [short_digest(file) for file in self.text]
         named = {name: value for name, value in more.items() if value is not None}
         return {"variant": self.variant, "layers": self.layers, **named}
 

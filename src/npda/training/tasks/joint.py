@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from npda.corpus.manifest import read_manifest
+from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.models import load_speech2text
 from npda.models.speech2text import TEXT_DIRECTORY
@@ -22,7 +23,7 @@ from npda.training.loop.run import Run
 from npda.training.loop.settings import TrainingSettings
 from npda.training.loop.train import TrainingSummary, train
 from npda.training.objectives.translation import SpeechToText, TextToText
-from npda.training.tasks.speech import SPEC_AUGMENT, file_digest, weights_digest
+from npda.training.tasks.speech import SPEC_AUGMENT, weights_digest
 
 _FRAMES_PER_TOKEN = 3  # batches of text are that much smaller by default: as much work as one of speech
 
@@ -59,9 +60,9 @@ def train_joint(
     description = {
         "task": "joint",
         "model": weights_digest(Path(model)),
-        "text_encoder": file_digest(aligned) if aligned.is_file() else None,
+        "text_encoder": short_digest(aligned) if aligned.is_file() else None,
         "train": fingerprint(utterances),
-        "text": [file_digest(Path(file)) for file in text],
+        "text": [short_digest(Path(file)) for file in text],
         "dev": fingerprint(dev_utterances),
         "layers": layers,
         "batch_tokens": batch_tokens,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.models.language_model import PRESETS, LanguageModel
 from npda.text import Vocabulary
@@ -15,7 +16,6 @@ from npda.training.loop.run import Run
 from npda.training.loop.settings import LANGUAGE_MODEL_MINI, TrainingSettings
 from npda.training.loop.train import TrainingSummary, train
 from npda.training.objectives.translation import NextToken
-from npda.training.tasks.speech import file_digest
 
 
 def language_model_defaults(preset: str) -> TrainingSettings:
@@ -44,8 +44,8 @@ def train_language_model(
         "task": "lm",
         "preset": preset,
         "vocabulary": target.digest(),
-        "train": [file_digest(Path(file)) for file in texts],
-        "dev": [file_digest(Path(file)) for file in dev],
+        "train": [short_digest(Path(file)) for file in texts],
+        "dev": [short_digest(Path(file)) for file in dev],
     }
     with Run(out, settings, description) as run:
         torch.manual_seed(settings.seed)

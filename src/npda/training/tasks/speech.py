@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from npda import audio
 from npda.audio import Normalizer, SpecAugment
 from npda.corpus.manifest import Utterance, read_manifest, within
+from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
 from npda.models import is_public, load_speech2text, load_trainable
@@ -99,7 +99,7 @@ class SpeechModel:
             if described[name] == getattr(SpeechModel, name):
                 del described[name]
         if self.vocabulary is not None:
-            described["vocabulary"] = file_digest(Path(self.vocabulary) / "sentencepiece.bpe.model")
+            described["vocabulary"] = short_digest(Path(self.vocabulary) / "sentencepiece.bpe.model")
         for name in ("encoder", "start"):
             if described[name] is not None:
                 described[name] = weights_digest(Path(described[name]))
@@ -278,13 +278,4 @@ def weights_digest(directory: Path) -> str:
         *directory.glob(f"{SELECTION_DIRECTORY}/*.safetensors"),
     ]
     weights = sorted(directory.glob("model*.safetensors")) or [directory / "model.safetensors"]
-    return "+".join(file_digest(file) for file in [*weights, *sorted(parts)])
-
-
-def file_digest(file: Path) -> str:
-    """Changes with the content of a file."""
-    try:
-        with file.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}.") from None
+    return "+".join(short_digest(file) for file in [*weights, *sorted(parts)])

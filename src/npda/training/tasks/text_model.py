@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
 from npda.models.speech2text import SOURCE_DIRECTORY
@@ -21,7 +22,6 @@ from npda.training.loop.run import Run
 from npda.training.loop.settings import TEXT_MINI, TrainingSettings
 from npda.training.loop.train import TrainingSummary, train
 from npda.training.objectives.translation import TextToText
-from npda.training.tasks.speech import file_digest
 
 _VOCABULARY_PAIRS = 500_000  # at most so many tell the pieces of a vocabulary
 
@@ -76,8 +76,8 @@ def train_text(
     description = {
         "task": "mt",
         **model.description(),
-        "train": [file_digest(Path(file)) for file in pairs],
-        "dev": [file_digest(Path(file)) for file in dev],
+        "train": [short_digest(Path(file)) for file in pairs],
+        "dev": [short_digest(Path(file)) for file in dev],
     }
     with Run(out, settings, description) as run:
         if running().is_main_process and not run.start.is_dir():
