@@ -39,14 +39,7 @@ def read(root):
 def test_segments_are_the_sentences(root, speeches):
     utterances = read(root)
     assert [one.id for one in utterances] == [f"{speech}_{n}.de" for speech in SPEECHES for n in range(3)]
-    pairs = [pair for speech in speeches for pair in speech.pairs]
-    spoken = [sentence for speech in speeches for sentence in speech.spoken]
-    for one, pair, sentence in zip(utterances, pairs, spoken, strict=True):
-        heard = audio.load(one.audio)
-        np.testing.assert_array_equal(heard, sentence / np.float32(32768))
-        assert one.n_frames == len(audio.fbank(heard))
-        assert (one.src_text, one.tgt_text) == (pair.src_text, pair.tgt_text)
-        assert (one.src_lang, one.tgt_lang) == ("en", "de")
+    tiny_corpora.check_sentences(utterances, speeches)
     assert [one.speaker for one in utterances] == ["Member 0"] * 3 + ["Member 1"] * 3
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from npda.audio import Normalizer
+from npda.models.backbone import Backbone, Memory
 from npda.models.speech2text import Speech2Text
 from npda.text import Vocabulary
 
@@ -41,3 +42,18 @@ def speech(lengths: list[int], seed: int = 0) -> tuple[torch.Tensor, torch.Tenso
     for row, length in zip(features, lengths, strict=True):
         row[:length] = torch.randn(length, 80, generator=generator)
     return features, torch.tensor(lengths)
+
+
+@torch.inference_mode()
+def heard_alike(model: Backbone, features: torch.Tensor, lengths: torch.Tensor, atol: float = 1e-4) -> Memory:
+    """The memory of a batch, after a check that every utterance is encoded as it is alone.
+
+    features: [batch, frames, dim]; lengths: [batch]
+    """
+    together = model.hear(features, lengths)
+    for row, length in enumerate(lengths):
+        alone = model.hear(features[row : row + 1, :length], lengths[row : row + 1])
+        size = alone.states.shape[1]
+        assert together.mask[row].tolist() == [True] * size + [False] * (together.mask.shape[1] - size)
+        torch.testing.assert_close(together.states[row, :size], alone.states[0], atol=atol, rtol=1e-4)
+    return together

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from npda import audio
+from npda.corpus.manifest import Utterance
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
 from npda.corpus.synthesis import Espeak
@@ -91,6 +93,18 @@ def write_europarl(root: Path, pairs: list[Pair], language: str = "de") -> tuple
     write_text(english, [pair.src_text for pair in pairs])
     write_text(other, [pair.tgt_text for pair in pairs])
     return english, other
+
+
+def check_sentences(utterances: list[Utterance], talks: list[Talk]) -> None:
+    """Whether utterances are the English sentences of the talks with their German, in order and to the sample."""
+    pairs = [pair for talk in talks for pair in talk.pairs]
+    spoken = [sentence for talk in talks for sentence in talk.spoken]
+    for one, pair, sentence in zip(utterances, pairs, spoken, strict=True):
+        heard = audio.load(one.audio)
+        np.testing.assert_array_equal(heard, sentence / np.float32(32768))
+        assert one.n_frames == len(audio.fbank(heard))
+        assert (one.src_text, one.tgt_text) == (pair.src_text, pair.tgt_text)
+        assert (one.src_lang, one.tgt_lang) == ("en", "de")
 
 
 def write_text(path: Path, lines: list[str]) -> None:

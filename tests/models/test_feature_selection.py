@@ -56,6 +56,35 @@ def test_gates_are_open_as_often_as_the_penalty_says(log_alpha):
     assert float((gates == 1).double().mean()) == pytest.approx(1 - float(open_probability(-given[0])), abs=4e-3)
 
 
+@pytest.mark.parametrize("log_alpha", [-5.0, -2.4, -1.0, 0.0, 2.0])
+def test_expected_l0_is_the_share_of_all_draws_that_leave_a_gate_open(log_alpha):
+    """Brute force: the formula of Louizos et al. for evenly spaced draws in (0, 1) instead of random ones."""
+    draws = (np.arange(1_000_000) + 0.5) / 1_000_000
+
+    def share_open(alpha: float) -> float:
+        stretched = 1.2 / (1 + np.exp(-(np.log(draws / (1 - draws)) + alpha) / (2 / 3))) - 0.1
+        return float(np.mean(stretched > 0))
+
+    given = torch.tensor(log_alpha, dtype=torch.float64, requires_grad=True)
+    expected = open_probability(given)
+    assert float(expected.detach()) == pytest.approx(share_open(log_alpha), abs=2e-6)
+    (gradient,) = torch.autograd.grad(expected, given)
+    slope = (share_open(log_alpha + 0.05) - share_open(log_alpha - 0.05)) / 0.1
+    assert float(gradient) == pytest.approx(slope, abs=2e-4)
+
+
+def test_the_penalty_alone_closes_every_gate():
+    """The gradient of l0 with respect to a frame's log α, by hand, over a padded batch."""
+    selection = FeatureSelection(3)
+    torch.nn.init.constant_(selection.temporal.bias, 0.5)
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    selected = selection(Memory(torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0)), mask))
+    (gradient,) = torch.autograd.grad(selected.expected_frames, selection.temporal.bias)
+    opened = 1 / (1 + np.exp(-(0.5 - 2 / 3 * np.log(0.1 / 1.1))))
+    assert float(selected.expected_frames.detach()) == pytest.approx(4 * opened, rel=1e-6)
+    assert float(gradient) == pytest.approx(4 * opened * (1 - opened), rel=1e-5)
+
+
 def test_what_is_kept_moves_together():
     states = torch.arange(10.0).view(2, 5, 1)
     mask = torch.tensor([[False, True, False, True, True], [True, False, False, False, False]])

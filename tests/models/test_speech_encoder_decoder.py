@@ -119,13 +119,7 @@ def test_greedy_equals_generate_with_and_without_suppressed_tokens(language):
 def test_a_sentence_does_not_depend_on_its_batch(norm, adapter):
     model = small.backbone(norm=norm, add_adapter=adapter)
     features, lengths = heard(model, WAVES)
-    with torch.inference_mode():
-        together = model.hear(features, lengths)
-        for row, length in enumerate(lengths):
-            alone = model.hear(features[row : row + 1, :length], lengths[row : row + 1])
-            size = alone.states.shape[1]
-            assert together.mask[row].tolist() == [True] * size + [False] * (together.mask.shape[1] - size)
-            torch.testing.assert_close(together.states[row, :size], alone.states[0], atol=1e-4, rtol=1e-4)
+    tiny.heard_alike(model, features, lengths)
     beam = SearchOptions(beam=4, max_length=20)
     assert written(model, WAVES, beam) == [written(model, [wave], beam)[0] for wave in WAVES]
 
