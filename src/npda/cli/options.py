@@ -1,0 +1,115 @@
+"""Options that several verbs share: each is spelt, explained and checked once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from npda.corpus.languages import language_code
+
+
+def codes(given: str | list[str] | None) -> str | list[str] | None:
+    """Languages by name or code → their codes."""
+    if isinstance(given, list):
+        return [language_code(language) for language in given]
+    return language_code(given) if given else given
+
+
+def _hush(ctx: typer.Context, quiet: bool) -> bool:
+    """Errors alone are logged for as long as the verb runs."""
+    if quiet:
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)
+        ctx.call_on_close(lambda: logging.disable(before))
+        ignored = warnings.catch_warnings()
+        ignored.__enter__()
+        warnings.simplefilter("ignore")
+        ctx.call_on_close(lambda: ignored.__exit__(None, None, None))
+    return quiet
+
+
+def _speak_up(ctx: typer.Context, verbose: bool) -> bool:
+    """All log messages go to standard error for as long as the verb runs."""
+    if verbose:
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "info")  # read when transformers is imported
+        root, handler = logging.getLogger(), logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("npda: %(name)s: %(message)s"))
+        level = root.level
+        root.addHandler(handler)
+        root.setLevel(logging.INFO)
+        logging.captureWarnings(True)
+
+        def undo() -> None:
+            logging.captureWarnings(False)
+            root.setLevel(level)
+            root.removeHandler(handler)
+
+        ctx.call_on_close(undo)
+    return verbose
+
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", callback=_hush, help="Print results and errors only: no progress, no warnings.")
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", callback=_speak_up, help="Print all log messages too, and progress even with --json."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and no progress.")]
+
+_HUB = "Model directory, or the name of a model on the Hugging Face hub"
+Model = Annotated[str, typer.Option(help=f"{_HUB}.")]
+UnchangedModel = Annotated[str, typer.Option(help=f"{_HUB}; it is not changed.")]
+Language = Annotated[
+    str | None,
+    typer.Option(callback=codes, help="Target language, for models with several: German, or its code de."),
+]
+SourceLanguage = Annotated[
+    str | None,
+    typer.Option(callback=codes, help="Spoken language, for models with several: English, or its code en."),
+]
+
+K = Annotated[
+    int | None, typer.Option(min=1, help="Number of neighbours [default: as tuned for the store, or 16].")
+]
+Lambda = Annotated[
+    float | None,
+    typer.Option("--lambda", min=0, max=1, help="Weight of the neighbours [default: as tuned for the store, or 0.7]."),
+]
+Temperature = Annotated[
+    float | None, typer.Option(help="Temperature T of the distances [default: as tuned for the store, or 10].")
+]
+Adaptive = Annotated[
+    bool, typer.Option("--adaptive", help="Let the network trained by `npda tune --adaptive` choose k and λ.")
+]
+Beam = Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")]
+LengthPenalty = Annotated[float, typer.Option(help="α in score / length^α.")]
+MaxLength = Annotated[int, typer.Option(min=1, help="Longest translation, in tokens.")]
+Decodes = Annotated[int, typer.Option(min=1, help="Number of settings that tuning tries out by decoding.")]
+PairsFile = Annotated[Path | None, typer.Option(help="Sentence pairs: a TSV with src_text and tgt_text (.gz too).")]
+
+Seed = Annotated[int | None, typer.Option(help="Seed of weights, data order and dropout.")]
+MaxEpochs = Annotated[int | None, typer.Option(help="Stop after this many passes over the data.")]
+MaxUpdates = Annotated[int | None, typer.Option(help="Stop after this many updates.")]
+LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
+Warmup = Annotated[int | None, typer.Option(help="Updates until the learning rate peaks.")]
+
+
+def shows_progress(quiet: bool, verbose: bool, as_json: bool = False) -> bool:
+    """Scripts that ask for JSON want no progress unless they say so; a quiet verb never shows any."""
+    return not quiet and (verbose or not as_json)
+
+
+def loading(model: str | Path, progress: bool) -> AbstractContextManager[None]:
+    """Say that a model is being loaded, if that takes a while."""
+    from npda.io.progress import SHORT, stage
+
+    return stage(f"loading {model}", progress, SHORT)
