@@ -31,4 +31,4 @@ def test_codes_stay_codes(code: str):
 def test_an_unknown_name_is_answered_in_a_sentence(name: str, says: str):
     with pytest.raises(InputError) as error:
         language_code(name)
-    assert str(error.value) == f"npda knows no language called {name!r}; {says}"
+    assert str(error.value) == f"There is no language called {name!r}; {says}"

@@ -32,41 +32,44 @@ from npda.io.errors import InputError
 
 app = typer.Typer(
     name="npda",
-    help="Adapt an end-to-end speech translator to a new domain with nothing but bilingual text.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(adapt)
-app.command()(train)
-app.command()(train_text)
-app.command()(align)
-app.command()(build)
-app.command()(tune)
-app.command()(translate)
-app.command()(explain)
-app.command()(evaluate)
-app.command()(inspect)
-app.command()(remove)
-app.command()(compress)
-app.command("filter")(filter_)
-app.command()(synthesize)
-app.command()(mini)
-app.command()(reproduce)
-app.add_typer(prepare, name="prepare")
+# In the order of use; each group is a panel of `npda --help`.
+GROUPS = {
+    "Start here": (demo, adapt),
+    "Train a model": (train, train_text, align),
+    "Build and tune a datastore": (build, tune, inspect, remove, compress),
+    "Translate and judge": (translate, explain, evaluate),
+    "Prepare data": (filter_, synthesize, mini),
+    "Repeat the paper's experiments": (reproduce,),
+}
+for panel, verbs in GROUPS.items():
+    for verb in verbs:
+        app.command(verb.__name__.strip("_").replace("_", "-"), rich_help_panel=panel)(verb)
+app.add_typer(prepare, name="prepare", rich_help_panel="Prepare data")
 
 
-@app.callback()
-def _version(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from npda import __version__
 
         print(f"npda {__version__}")
         raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, help="Print the version and stop.", is_eager=True
+    ),
+) -> None:
+    """Adapt an end-to-end speech translator to a new domain with nothing but bilingual text.
+
+    Start with `npda demo`. Every verb has examples in its --help, which run on what the demo leaves in runs/demo.
+    """
 
 
 def main() -> None:

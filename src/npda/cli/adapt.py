@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import AsJson, Decodes, Language, Quiet, SourceLanguage, UnchangedModel, Verbose, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
 
 
 def adapt(
-    model: Annotated[str, typer.Option(help="Model directory, or name on the hub; it is not changed.")],
-    text: Annotated[Path, typer.Option(help="The domain: pairs, a TSV with src_text and tgt_text (.gz too).")],
+    model: UnchangedModel,
+    text: Annotated[Path, typer.Option(help="Text of the domain: a TSV with src_text and tgt_text (.gz too).")],
     dev: Annotated[Path, typer.Option(help="Held-out sentences to tune on: a manifest of speech, or pairs.")],
-    out: Annotated[Path, typer.Option(help="Directory for the store and what was found out; interrupted, it goes on.")],
-    test: Annotated[Path | None, typer.Option(help="Others to judge by: a manifest of speech, or pairs.")] = None,
+    out: Annotated[Path, typer.Option(help="Directory for the store and the results; an interrupted run resumes.")],
+    test: Annotated[
+        Path | None, typer.Option(help="Other held-out sentences to test on: a manifest of speech, or pairs.")
+    ] = None,
     triplets: Annotated[
         list[Path] | None, typer.Option(help="General speech with transcripts and translations (manifest), to align.")
     ] = None,
-    general_dev: Annotated[list[Path] | None, typer.Option(help="Dev manifest of the same, to align.")] = None,
+    general_dev: Annotated[list[Path] | None, typer.Option(help="Dev manifest that goes with --triplets.")] = None,
     general_text: Annotated[
         list[Path] | None, typer.Option(help="More general text of the spoken language, as `npda align --text`.")
     ] = None,
@@ -31,36 +34,39 @@ def adapt(
         str | None, typer.Option(help="Voice that reads the text aloud instead of aligning: espeak:en-us.")
     ] = None,
     aligned: Annotated[
-        Path | None, typer.Option(help="Where the aligned model is kept and found [default: in the cache].")
+        Path | None, typer.Option(help="Directory of the aligned model, kept for other domains [default: the cache].")
     ] = None,
-    language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
-    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
-    index: Annotated[str, typer.Option(help="Of the store, as `npda build --index`.")] = "auto",
-    beam: Annotated[int, typer.Option(min=1, help="Beam size of the search to tune for.")] = 5,
-    decodes: Annotated[int, typer.Option(min=1, help="How many settings tuning tries out by decoding.")] = 8,
+    language: Language = None,
+    source_language: SourceLanguage = None,
+    index: Annotated[str, typer.Option(help="Index of the store, as `npda build --index`.")] = "auto",
+    beam: Annotated[int, typer.Option(min=1, help="Beam size that translation will use.")] = 5,
+    decodes: Decodes = 8,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Train a network on dev that chooses k and λ token by token.")
+        bool, typer.Option("--adaptive", help="Train a network on dev that chooses k and λ for every token.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Adapt a speech translator to a domain with its text, from the model to the proof.
+    """Adapt a speech translator to a domain with its text, and measure the gain.
 
-    Teaches the model to read, if it cannot yet (once per model and language, the next domain finds it again); leaves
-    out pairs of the text that would give away dev or test sentences; builds the datastore; chooses k, λ and T on dev;
-    and compares with the model alone by paired bootstrap, on test if there is one. Called again, it does only what is
-    missing or has changed.
+    Teaches the model to read, if it cannot yet (once per model and language; the next domain reuses it); drops pairs
+    that would leak dev or test sentences; builds the datastore; chooses k, λ and T on dev; and compares with the model
+    alone by paired bootstrap, on test if you give one. A second call does only what is missing or has changed.
 
     Examples:
 
-        npda adapt --model runs/base --triplets general.tsv --general-dev general-dev.tsv \\
-            --text domain.tsv --dev dev.tsv --test test.tsv --out adapted
+        npda adapt --model runs/demo/model --text runs/demo/data/domain.tsv \\
+            --dev runs/demo/data/domain-dev.tsv --out adapted
 
-        npda adapt --model openai/whisper-base --source-language de --triplets general.tsv --general-dev dev.tsv \\
-            --general-text german.txt --text domain.tsv --dev domain-dev.tsv --adaptive --out adapted
+        npda adapt --model runs/demo/model --text runs/demo/data/domain.tsv \\
+            --dev runs/demo/data/dev.tsv --test runs/demo/data/test.tsv --adaptive --out tested
 
-        npda adapt --model runs/base --text legal.tsv --dev legal-dev.tsv --out legal
+        npda adapt --model runs/demo/model --text runs/demo/data/domain.tsv \\
+            --dev runs/demo/data/domain-dev.tsv --speak espeak:en-us --out spoken --json
 
-        npda adapt --model runs/base --text domain.tsv --dev dev.tsv --speak espeak:en-us --out spoken --json
+        npda adapt --model openai/whisper-base --source-language German --triplets general.tsv \\
+            --general-dev general-dev.tsv --general-text german.txt --text domain.tsv --dev dev.tsv --out whisper
     """
     for path in (text, dev, *([test] if test else []), *(triplets or []), *(general_dev or []), *(general_text or [])):
         if not path.is_file():
@@ -83,7 +89,7 @@ def adapt(
         decodes=decodes,
         adaptive=adaptive,
     )
-    found = run(Inputs(model, text, dev, out, test), options, progress=not as_json)
+    found = run(Inputs(model, text, dev, out, test), options, progress=shows_progress(quiet, verbose, as_json))
     if as_json:
         print(json.dumps(found.record(), ensure_ascii=False))
     else:

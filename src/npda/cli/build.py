@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import AsJson, Model, PairsFile, Quiet, Verbose, codes, loading, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,50 +18,63 @@ if TYPE_CHECKING:
 
 
 def build(
-    model: Annotated[Path, typer.Option(help="Model directory.")],
+    model: Model,
     out: Annotated[Path, typer.Option(help="Datastore to make, or to add to with --append.")],
-    text: Annotated[Path | None, typer.Option(help="Pairs: a TSV with src_text and tgt_text (.gz too).")] = None,
-    source: Annotated[Path | None, typer.Option(help="Moses pairs: the lines of the source language.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Moses pairs: the lines of the target language.")] = None,
+    text: PairsFile = None,
+    source: Annotated[Path | None, typer.Option(help="Moses pairs: file with the source sentences.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Moses pairs: file with the target sentences.")] = None,
     tmx: Annotated[Path | None, typer.Option(help="Translation memory; needs --source-language, --language.")] = None,
     speech: Annotated[Path | None, typer.Option(help="Manifest of in-domain speech, for the kNN-MT baseline.")] = None,
     glossary: Annotated[Path | None, typer.Option(help="Term pairs: a CSV or TSV with two columns.")] = None,
     speak: Annotated[
-        str | None, typer.Option(help="Voice that reads the text aloud, to take the keys from speech: espeak:en-us.")
+        str | None, typer.Option(help="Voice that reads the text aloud, so that keys come from speech: espeak:en-us.")
     ] = None,
-    keep_audio: Annotated[Path | None, typer.Option(help="Folder to keep what --speak said, with a manifest.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the source inside the store [default: the file's].")] = None,
+    keep_audio: Annotated[
+        Path | None, typer.Option(help="Folder to keep the audio of --speak in, with a manifest.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the source inside the store [default: the file's name].")
+    ] = None,
     index: Annotated[str, typer.Option(help="auto, exact, paper (IVF8192,PQ64) or a Faiss factory string.")] = "auto",
-    nprobe: Annotated[int | None, typer.Option(min=1, help="Inverted lists a search looks at.")] = None,
+    nprobe: Annotated[int | None, typer.Option(min=1, help="Inverted lists that a search visits.")] = None,
     rerank: Annotated[
-        int | None, typer.Option(min=0, help="Candidates a neighbour that are compared exactly; 0 for none.")
+        int | None, typer.Option(min=0, help="Candidates re-ranked exactly, per neighbour; 0 for none.")
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Add to the datastore, which keeps its index.")] = False,
-    language: Annotated[str | None, typer.Option(help="Target language, for models with several and for TMX.")] = None,
-    source_language: Annotated[
-        str | None, typer.Option(help="Source language, for TMX and for models with several.")
+    language: Annotated[
+        str | None, typer.Option(callback=codes, help="Target language, for TMX and models with several: German or de.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was built as JSON.")] = False,
+    source_language: Annotated[
+        str | None,
+        typer.Option(callback=codes, help="Source language, for TMX and models with several: English or en."),
+    ] = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Build a datastore: decoder states of a domain as keys, the tokens that follow as values.
 
-    Memory stays bounded however large the input. An interrupted build goes on where it stopped when it is started
-    again, and gives the same bytes.
+    Memory stays bounded however large the input is. An interrupted build resumes when you start it again, and gives
+    the same bytes.
 
-    With --speak a model needs no text encoder: a voice reads the source side aloud, and the model hears it. Voices are
-    espeak:en-us (always there; @300 after it for 300 words a minute), pico:de-DE and piper:MODEL.onnx, if installed.
+    With --speak the model needs no text encoder: a voice reads the source sentences aloud, and the model encodes the
+    audio. Voices are espeak:en-us (always available; espeak:en-us@300 speaks 300 words per minute), and pico:de-DE and
+    piper:MODEL.onnx if they are installed.
 
     Examples:
 
-        npda build --model runs/demo/aligned --text parliament.tsv --out store
+        npda build --model runs/demo/model --text runs/demo/data/domain.tsv --out store
 
-        npda build --model runs/demo/aligned --source europarl.en --target europarl.de --index paper --out big
+        npda build --model runs/demo/model --source runs/demo/data/domain.en \\
+            --target runs/demo/data/domain.de --index exact --out moses
 
-        npda build --model runs/demo/aligned --glossary terms.csv --out terms
+        npda build --model runs/demo/model --glossary runs/demo/data/terms.csv --out terms
 
-        npda build --model runs/demo/aligned --tmx memory.tmx --source-language en --language de --append --out store
+        npda build --model runs/demo/model --tmx runs/demo/data/memory.tmx --source-language en \\
+            --language de --append --out store
 
-        npda build --model runs/demo/base --text parliament.tsv --speak espeak:en-us@300 --out spoken
+        npda build --model runs/demo/model --text runs/demo/data/domain-dev.tsv \\
+            --speak espeak:en-us@300 --out spoken
     """
     if append and (index != "auto" or nprobe is not None or rerank is not None):
         raise InputError("With --append the datastore keeps its index: leave out --index, --nprobe and --rerank.")
@@ -74,18 +88,20 @@ def build(
     from npda.datastore.store import Datastore
     from npda.models import load_backbone
 
+    progress = shows_progress(quiet, verbose, json)
     chunk = SPOKEN_CHUNK if speak else CHUNK
-    options = BuildOptions(index=index, nprobe=nprobe, rerank=rerank, language=language, chunk=chunk)
+    options = BuildOptions(index=index, nprobe=nprobe, rerank=rerank, language=language, chunk=chunk, progress=progress)
     # The store is looked at first: a model takes its time to load.
     before = Datastore.open(out) if append else None
     if speak:
-        given = _spoken(given, speak, keep_audio, _source(*inputs))
-    backbone = load_backbone(model, source_language)
+        given = _spoken(given, speak, keep_audio, _source(*inputs), progress)
+    with loading(model, progress):
+        backbone = load_backbone(model, source_language)
     store = before.append(backbone, given, options) if before else Datastore.build_from(backbone, given, out, options)
     print_store(store, json)
 
 
-def _spoken(source: Source, name: str, keep: Path | None, again: Source) -> Source:
+def _spoken(source: Source, name: str, keep: Path | None, again: Source, progress: bool) -> Source:
     """The same, read aloud by a voice. keep: where what it says stays; again: the source for a second reading"""
     from dataclasses import replace
 
@@ -94,7 +110,7 @@ def _spoken(source: Source, name: str, keep: Path | None, again: Source) -> Sour
 
     speaker = voice(name)
     if keep is not None:
-        synthesize(_pairs(again.sentences), speaker, keep, Path(again.name).stem)
+        synthesize(_pairs(again.sentences), speaker, keep, Path(again.name).stem, progress=progress)
     return replace(source, kind="spoken", voice=speaker, audio=keep / AUDIO if keep else None)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,20 +18,24 @@ if TYPE_CHECKING:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where report, stores and results go, and are found again.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for report, stores and results; finished parts are reused.")] = Path(
         "runs/demo"
     ),
-    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other sentences to try the model with.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other sentences to translate.")] = 0,
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Train the model in OUT instead of taking the one shipped.")
+        bool, typer.Option("--from-scratch", help="Train the model in OUT instead of using the shipped one.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Adapt a speech translator to parliament with nothing but text, and see what it gains, and why.
 
-    Takes a small model that knows everyday talk, builds a datastore from parliament's text, tunes it on text,
-    translates speech of both domains, and compares with a datastore of real parliament speech. Two minutes on two
-    cores; ten with --from-scratch. Interrupted, it goes on where it was.
+    Takes a small model of everyday talk, builds a datastore from the text of parliament, tunes it on text, translates
+    speech of both domains, and compares the result with a datastore of real parliament speech. This takes two minutes
+    on two cores, ten with --from-scratch. An interrupted run resumes.
+
+    OUT/model and OUT/data then hold the model and the small files that the examples of the other verbs use.
 
     Examples:
 
@@ -44,7 +49,7 @@ def demo(
         raise InputError(f"{out} is a file; give a directory with --out.")
     from npda.demo.demo import run_demo
 
-    report = run_demo(out, seed, from_scratch, progress=not as_json)
+    report = run_demo(out, seed, from_scratch, progress=shows_progress(quiet, verbose, as_json))
     if as_json:
         print(json.dumps(report.record(), ensure_ascii=False))
     else:

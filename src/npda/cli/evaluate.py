@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,32 +29,35 @@ class Metric(StrEnum):
 
 
 def evaluate(
-    hypotheses: Annotated[str, typer.Argument(help="Text, one sentence a line, or a .tsv; - is standard input.")],
-    references: Annotated[str, typer.Argument(help="The same number of sentences: text, manifest or pairs .tsv.")],
+    hypotheses: Annotated[str, typer.Argument(help="Text with one sentence per line, or a .tsv; - is standard input.")],
+    references: Annotated[str, typer.Argument(help="As many sentences: text, a manifest or pairs (.tsv).")],
     baseline: Annotated[str | None, typer.Option(help="Hypotheses of another system to compare with.")] = None,
-    metric: Annotated[list[Metric], typer.Option(help="May be given several times.")] = [  # noqa: B006
+    metric: Annotated[list[Metric], typer.Option(help="Metric to compute; repeat it for several.")] = [  # noqa: B006
         Metric.bleu,
         Metric.chrf,
     ],
     column: Annotated[str, typer.Option(help="Column of a .tsv; src_text for transcripts.")] = "tgt_text",
     samples: Annotated[int, typer.Option(min=100, help="Resamples of the paired bootstrap.")] = 1000,
     seed: Annotated[int, typer.Option(min=1, help="Seed of the resamples, as SACREBLEU_SEED.")] = 12345,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Score translations, and test whether they differ from a baseline's.
 
-    BLEU and chrF are sacreBLEU's (13a, cased), with its signatures and its paired bootstrap test (Koehn
-    2004). WER is jiwer's, without case and punctuation (wer-raw: with both). Files may be gzipped (.gz).
+    BLEU and chrF are computed by sacreBLEU (13a, cased), with its signatures and its paired bootstrap test (Koehn
+    2004). WER is computed by jiwer without case and punctuation (wer-raw: with both). Files may be gzipped (.gz).
 
     Examples:
 
-        npda evaluate hypotheses.txt test.tsv
+        npda evaluate runs/demo/data/adapted.txt runs/demo/data/test.tsv
 
-        npda evaluate adapted.txt test.tsv --baseline base.txt
+        npda evaluate runs/demo/data/adapted.txt runs/demo/data/test.tsv --baseline runs/demo/data/base.txt
 
-        npda translate test.tsv --model base | npda evaluate - test.tsv --json
+        npda translate runs/demo/data/test.tsv --model runs/demo/model \\
+            | npda evaluate - runs/demo/data/test.tsv --json
 
-        npda evaluate transcripts.txt test.tsv --metric wer --column src_text
+        npda evaluate runs/demo/data/base.txt runs/demo/data/test.tsv --metric wer
     """
     if [hypotheses, references, baseline].count("-") > 1:
         raise InputError("Standard input (-) can stand for one file only.")
@@ -66,10 +70,12 @@ def evaluate(
 
     from npda.evaluation.scores import score
     from npda.evaluation.significance import compare
+    from npda.io.progress import SHORT, stage
 
     metrics = [name.value for name in dict.fromkeys(metric)]
-    scores = [score(name, system, truth) for name in metrics]
-    comparisons = compare(system, other, truth, metrics, samples, seed) if other is not None else []
+    with stage("scoring and resampling", shows_progress(quiet, verbose, as_json), SHORT):
+        scores = [score(name, system, truth) for name in metrics]
+        comparisons = compare(system, other, truth, metrics, samples, seed) if other is not None else []
     if as_json:
         inputs = {"hypotheses": hypotheses, "references": references, "baseline": baseline}
         print(json.dumps({**inputs, "sentences": len(truth), **_record(scores, comparisons)}, ensure_ascii=False))

@@ -9,6 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import (
+    Adaptive,
+    Beam,
+    K,
+    Lambda,
+    Language,
+    LengthPenalty,
+    MaxLength,
+    Model,
+    Quiet,
+    SourceLanguage,
+    Temperature,
+    Verbose,
+    loading,
+    shows_progress,
+)
 from npda.cli.translate import check_choices, chosen_combiner
 from npda.corpus.manifest import Utterance
 from npda.io.errors import InputError
@@ -19,41 +35,41 @@ if TYPE_CHECKING:
 
 def explain(
     audio: Annotated[list[str], typer.Argument(help="Audio files (wav, flac, ogg, mp3) or manifests (.tsv).")],
-    model: Annotated[Path, typer.Option(help="Model directory.")],
-    store: Annotated[list[Path], typer.Option(help="Datastore; several are searched together.")],
-    k: Annotated[int | None, typer.Option(min=1, help="Neighbours; by default as tuned, or 16.")] = None,
-    lambda_: Annotated[
-        float | None, typer.Option("--lambda", min=0, max=1, help="Their weight; by default as tuned, or 0.7.")
-    ] = None,
-    temperature: Annotated[float | None, typer.Option(help="T of the distances; by default as tuned, or 10.")] = None,
-    adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Let the network trained by `npda tune --adaptive` choose k and λ.")
-    ] = False,
-    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
-    length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
-    max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
-    language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
-    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Page to write: one file that needs no other.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line instead of tables.")] = False,
+    model: Model,
+    store: Annotated[list[Path], typer.Option(help="Datastore to search; repeat it for several.")],
+    k: K = None,
+    lambda_: Lambda = None,
+    temperature: Temperature = None,
+    adaptive: Adaptive = False,
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = 0.6,
+    max_length: MaxLength = 200,
+    language: Language = None,
+    source_language: SourceLanguage = None,
+    html: Annotated[Path | None, typer.Option(help="HTML page to write; the one file is all it needs.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and no progress.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Show why every word of a translation is what it is.
+    """Show why every word of a translation was chosen.
 
-    For each word: what the model alone thought of it, what its nearest neighbours in the datastore thought, and the
-    sentences these come from, with the place marked. The table shows the neighbour that weighs most, --html and
-    --json show the others as well. What was tuned is taken from the first --store.
+    For each word: the probability that the model alone gives it, the probability that its nearest neighbours in the
+    datastore give it, and the sentences these neighbours come from, with the word marked. The table shows the
+    neighbour with the largest weight; --html and --json show the others as well. Settings tuned for the first --store
+    are used.
 
-    A file that cannot be read is reported and skipped; the exit code is then 2.
+    A file that cannot be read is reported and skipped, and the exit code is then 2.
 
     Examples:
 
-        npda explain speech.wav --model runs/demo/aligned --store store
+        npda explain runs/demo/data/speech.wav --model runs/demo/model \\
+            --store runs/demo/stores/parliament-text
 
-        npda explain speech.wav --model runs/demo/aligned --store store --store terms --html why.html
+        npda explain runs/demo/data/speech.wav --model runs/demo/model \\
+            --store runs/demo/stores/parliament-text --html why.html
 
-        npda explain test.tsv --model runs/demo/aligned --store store --k 8 --lambda 0.5 --json > why.jsonl
-
-        npda explain speech.wav --model runs/demo/aligned --store store --adaptive
+        npda explain runs/demo/data/test.tsv --model runs/demo/model \\
+            --store runs/demo/stores/parliament-text --k 8 --lambda 0.5 --json
     """
     check_choices(k, lambda_, temperature, adaptive)
     if html is not None and html.is_dir():
@@ -66,7 +82,9 @@ def explain(
 
     stores = [Datastore.open(path) for path in store]  # first, since a model takes its time to load
     combiner = chosen_combiner(stores[0], k, lambda_, temperature, adaptive)
-    backbone = load_backbone(model, source_language)
+    progress = shows_progress(quiet, verbose, json)
+    with loading(model, progress):
+        backbone = load_backbone(model, source_language)
     for opened in stores:
         opened.check(backbone, language)
     faults: list[InputError] = []
@@ -75,10 +93,10 @@ def explain(
         from npda.datastore.retrieval.local import JoinedRetriever
         from npda.explanation.explain import explain as explain_one
         from npda.explanation.explain import hear
-        from npda.io.progress import track
+        from npda.io.progress import SHORT, track
 
         retriever, options = JoinedRetriever(stores), SearchOptions(beam, length_penalty, max_length)
-        for item in track(inputs, "explaining"):
+        for item in track(inputs, "explaining", enabled=progress, after=SHORT):
             try:
                 memory = hear(backbone, item.audio, language)
             except InputError as error:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
+
 if TYPE_CHECKING:
     from npda.datastore.store import Datastore
 
@@ -14,19 +16,21 @@ if TYPE_CHECKING:
 def inspect(
     store: Annotated[Path, typer.Argument(help="Datastore directory.")],
     verify: Annotated[bool, typer.Option("--verify", help="Read every byte: checksums, counts, keys, values.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Show what a datastore holds: entries, sources, index, recall, bytes.
 
-    With --verify every file is read; a broken one is named and the exit code is 2.
+    With --verify, every file is read; a broken one is named, and the exit code is 2.
 
     Examples:
 
-        npda inspect store
+        npda inspect runs/demo/stores/parliament-text
 
-        npda inspect store --verify
+        npda inspect runs/demo/stores/parliament-text --verify
 
-        npda inspect store --json | jq .index.recall.value
+        npda inspect runs/demo/stores/parliament-text --json
     """
     from npda.datastore.store import Datastore
 
@@ -34,7 +38,7 @@ def inspect(
     if verify:
         from npda.datastore.verify import verify as verify_store
 
-        verify_store(store)
+        verify_store(store, shows_progress(quiet, verbose, json))
     print_store(opened, json, verified=verify)
 
 

@@ -77,9 +77,7 @@ SourceLanguage = Annotated[
     typer.Option(callback=codes, help="Spoken language, for models with several: English, or its code en."),
 ]
 
-K = Annotated[
-    int | None, typer.Option(min=1, help="Number of neighbours [default: as tuned for the store, or 16].")
-]
+K = Annotated[int | None, typer.Option(min=1, help="Number of neighbours [default: as tuned for the store, or 16].")]
 Lambda = Annotated[
     float | None,
     typer.Option("--lambda", min=0, max=1, help="Weight of the neighbours [default: as tuned for the store, or 0.7]."),

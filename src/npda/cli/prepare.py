@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import AsJson, Quiet, Verbose, codes, shows_progress
 from npda.corpus.leak_report import (
     REPORT_COLUMNS,
     WHY,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from npda.corpus.pairs import Pair
 
 prepare = typer.Typer(
-    help="""Make manifests and pairs of the corpora of the paper, once they are downloaded.
+    help="""Make manifests and pairs from the paper's corpora, once you have downloaded them.
 
     Examples:
 
@@ -37,7 +38,8 @@ prepare = typer.Typer(
 
         npda prepare europarl-st corpora/europarl-st/v1.1 --language de --out data/europarl-st-de
 
-        npda prepare europarl corpora/europarl-v7 --language de --against data/europarl-st-de/test.tsv --out ep-de.tsv
+        npda prepare europarl corpora/europarl-v7 --language de \\
+            --against data/europarl-st-de/test.tsv --out ep-de.tsv
     """,
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -50,13 +52,15 @@ MUSTC_SPLITS = ["train", "dev", "tst-COMMON"]
 EUROPARL_ST_SPLITS = ["train", "dev", "test"]
 
 Languages = Annotated[
-    list[str], typer.Option("--language", help="Target language, e.g. de; several are put into one manifest.")
+    list[str],
+    typer.Option(
+        "--language", callback=codes, help="Target language: German or de; repeat it to put several into one manifest."
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder for the manifests, one for each split.")]
 MaxFrames = Annotated[
-    int | None, typer.Option(min=1, help="Leave out what is longer, in frames of 10 ms (paper: 3000, in every split).")
+    int | None, typer.Option(min=1, help="Drop longer utterances, in 10 ms frames (paper: 3000, in every split).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @prepare.command()
@@ -67,6 +71,8 @@ def mustc(
     splits: Annotated[list[str], typer.Option("--split", help="train, dev, tst-COMMON or tst-HE.")] = MUSTC_SPLITS,
     max_frames: MaxFrames = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Manifests of MuST-C: TED talks in English, translated.
 
@@ -82,7 +88,7 @@ def mustc(
     from npda.corpus.mustc import read
 
     def read_split(language: str, split: str, remarks: Counter[str]) -> list[Utterance]:
-        return read(root, language, split, remarks, progress=True)
+        return read(root, language, split, remarks, progress=shows_progress(quiet, verbose, as_json))
 
     _manifests("MuST-C", read_split, languages, splits, out, max_frames, as_json)
 
@@ -92,10 +98,12 @@ def europarl_st(
     root: Annotated[Path, typer.Argument(help="The folder that holds en, de, … (v1.1 in the archive).")],
     languages: Languages,
     out: Out,
-    source: Annotated[str, typer.Option(help="Language of the speeches.")] = "en",
+    source: Annotated[str, typer.Option(callback=codes, help="Language of the speeches: English or en.")] = "en",
     splits: Annotated[list[str], typer.Option("--split", help="train, dev, test or train-noisy.")] = EUROPARL_ST_SPLITS,
     max_frames: MaxFrames = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Manifests of Europarl-ST: speeches in the European Parliament, translated.
 
@@ -106,12 +114,13 @@ def europarl_st(
 
         npda prepare europarl-st corpora/europarl-st/v1.1 --language de --out data/europarl-st-de
 
-        npda prepare europarl-st corpora/europarl-st/v1.1 --source fr --language en --out data/europarl-st-fr-en
+        npda prepare europarl-st corpora/europarl-st/v1.1 --source fr --language en \\
+            --out data/europarl-st-fr-en
     """
     from npda.corpus.europarl_st import read
 
     def read_split(language: str, split: str, remarks: Counter[str]) -> list[Utterance]:
-        return read(root, source, language, split, remarks, progress=True)
+        return read(root, source, language, split, remarks, progress=shows_progress(quiet, verbose, as_json))
 
     _manifests("Europarl-ST", read_split, languages, splits, out, max_frames, as_json)
 
@@ -119,31 +128,36 @@ def europarl_st(
 @prepare.command()
 def europarl(
     root: Annotated[Path, typer.Argument(help="The folder that holds europarl-v7.xx-en.xx and .en (.gz too).")],
-    language: Annotated[str, typer.Option(help="Target language, e.g. de.")],
+    language: Annotated[str, typer.Option(callback=codes, help="Target language: German or de.")],
     out: Annotated[Path, typer.Option(help="Pairs to write, .tsv or .tsv.gz.")],
     against: Annotated[
-        list[Path] | None, typer.Option(help="Held-out manifest or pairs, not to be leaked; several may be given.")
+        list[Path] | None, typer.Option(help="Held-out manifest or pairs that must not leak; repeat it for several.")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Table of the leaks that were dropped, and why (.tsv).")] = None,
     sample: Annotated[
         int, typer.Option(min=0, help="How many random pairs to take (paper: 2,000,000); 0 for all.")
     ] = 2_000_000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed takes other pairs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other pairs.")] = 0,
     max_words: Annotated[int, typer.Option(help="Drop pairs with more words on a side.")] = 250,
-    max_ratio: Annotated[float, typer.Option(help="Drop pairs with so many times the words on one side.")] = 9.0,
+    max_ratio: Annotated[
+        float, typer.Option(help="Drop pairs with more than this many times the words on one side.")
+    ] = 9.0,
     as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Pairs of Europarl v7: cleaned, without leaks of the held-out sets, and a random sample of what is left.
+    """Pairs of Europarl v7: cleaned, without leaks of the held-out sets, and sampled at random.
 
-    The sample keeps the order of the corpus; the same seed takes the same pairs, and a larger sample holds the smaller.
-    Memory does not grow with the corpus.
+    The sample keeps the order of the corpus; the same seed draws the same pairs, and a larger sample contains the
+    smaller. Memory does not grow with the corpus.
 
     Examples:
 
-        npda prepare europarl corpora/europarl-v7 --language de --against data/europarl-st-de/dev.tsv
-        --against data/europarl-st-de/test.tsv --report leaks-de.tsv --out data/europarl-de.tsv.gz
+        npda prepare europarl corpora/europarl-v7 --language de --against data/europarl-st-de/dev.tsv \\
+            --against data/europarl-st-de/test.tsv --report leaks-de.tsv --out data/europarl-de.tsv.gz
 
-        npda prepare europarl corpora/europarl-v7 --language ro --sample 0 --against test.tsv --out data/europarl-ro.tsv
+        npda prepare europarl corpora/europarl-v7 --language ro --sample 0 --against test.tsv \\
+            --out data/europarl-ro.tsv
     """
     from npda.corpus.cleaning import CleaningSettings, clean
     from npda.corpus.europarl import files, stream
@@ -153,6 +167,7 @@ def europarl(
     from npda.io.progress import track
 
     settings = CleaningSettings(max_words, max_ratio)
+    progress = shows_progress(quiet, verbose, as_json)
     held_out = against or []
     inputs = files(root, language)
     if report is not None and not held_out:
@@ -166,7 +181,7 @@ def europarl(
     written = 0
     out.parent.mkdir(parents=True, exist_ok=True)
     with table_writer(report, REPORT_COLUMNS) as drop, table_writer(out, COLUMNS) as keep:
-        read = clean(track(stream(root, language), f"reading {inputs[1].name}"), settings, skipped)
+        read = clean(track(stream(root, language), f"reading {inputs[1].name}", enabled=progress), settings, skipped)
         kept = _without_leaks(read, leakage, leaks, drop)
         if sample:
             kept = sample_pairs(kept, sample, seed, out.parent)

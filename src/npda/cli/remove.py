@@ -7,17 +7,23 @@ from typing import Annotated
 
 import typer
 
+from npda.cli.options import AsJson
+
 
 def remove(
     store: Annotated[Path, typer.Argument(help="Datastore directory.")],
     source: Annotated[str, typer.Option(help="Name of the source, as `npda inspect` shows it.")],
-    json: Annotated[bool, typer.Option("--json", help="Print what is left as JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Remove a source from a datastore without building the rest again.
 
     Examples:
 
-        npda remove store --source parliament.tsv
+        npda build --model runs/demo/model --text runs/demo/data/domain.tsv --out both
+
+        npda build --model runs/demo/model --glossary runs/demo/data/terms.csv --append --out both
+
+        npda remove both --source domain.tsv
     """
     from npda.cli.inspect import print_store
     from npda.datastore.store import Datastore

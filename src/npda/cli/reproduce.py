@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.cores import cores
 from npda.io.errors import InputError
 
@@ -23,36 +24,38 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    recipe: Annotated[Path, typer.Argument(help="What to do, as YAML: corpora, model, systems, tables.")],
+    recipe: Annotated[Path, typer.Argument(help="Recipe (YAML): corpora, model, systems, tables.")],
     runs: Annotated[
-        Path | None, typer.Option(help="Where stages and report go, and are found again. Default: runs/NAME.")
+        Path | None, typer.Option(help="Folder for stages and report; finished stages are reused [default: runs/NAME].")
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only these stages and what they need, by name or pattern; may be given several times."),
+        typer.Option(help="Only these stages and those they need, by name or pattern; repeat it for several."),
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", help="Do these stages again, and all that depends on them.")
+        str | None, typer.Option("--from", help="Do these stages again, and all that depend on them.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost, and stop.")] = False,
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="Stages at once. Default: one for each core with the mini model, otherwise 1."),
+        typer.Option(min=1, help="Stages to run at once [default: one per core for the mini model, otherwise 1]."),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE to change in the recipe; may be given several times.")
+        list[str] | None, typer.Option("--set", help="KEY=VALUE to change in the recipe; repeat it for several.")
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=DIR, the folder of a corpus or of a kind of corpora; may be given several times."),
+        typer.Option(help="NAME=DIR, the folder of a corpus or of a kind of corpora; repeat it for several."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Train, tune and try every system of a recipe, and make its tables.
+    """Train, tune and test every system of a recipe, and make its tables.
 
-    Every stage is kept by what went into it: a second run does nothing, an interrupted one goes on, and a changed
-    recipe makes anew what the change concerns. A stage that fails names its log, and the others go on (exit code 1).
-    The report is written to RUNS/report as Markdown, HTML, CSV and JSON.
+    Every stage is kept under a key of its inputs: a second run does nothing, an interrupted one resumes, and a changed
+    recipe repeats only the stages that the change concerns. A stage that fails names its log, and the others continue
+    (exit code 1). The report is written to RUNS/report as Markdown, HTML, CSV and JSON.
 
     Examples:
 
@@ -65,7 +68,7 @@ def reproduce(
         npda reproduce recipes/mini.yaml --set seeds.training=2 --runs runs/mini-2
 
         npda reproduce recipes/mustc-to-europarl.yaml --data mustc=/data/MUSTC_v1.0 --data europarl-st=/data/v1.1 \\
-        --data europarl=/data/europarl-v7
+            --data europarl=/data/europarl-v7
     """
     from npda.reproduce.recipe.recipe import load_recipe
     from npda.reproduce.tables.tables import TABLES
@@ -94,8 +97,9 @@ def reproduce(
     from npda.stages.run_display import run_display
 
     loaded.write(runs / "report" / f"{loaded.name}.yaml")
+    watcher = run_display(not shows_progress(quiet, verbose, as_json), apart=True)
     # Apart even if one at a time: what a training leaves in memory goes with its process.
-    done = run(planned.stages, runs, only or (), from_, jobs, apart=True, watcher=run_display(as_json, apart=True))
+    done = run(planned.stages, runs, only or (), from_, jobs, apart=True, watcher=watcher)
     # Also those that were not chosen this time.
     everything = {step.name: step.directory for step in plan(planned.stages, runs).steps if step.state == "done"}
     tables = make_tables(loaded, planned, everything)

@@ -9,29 +9,38 @@ from typing import Annotated
 
 import typer
 
+from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
 
 
 def synthesize(
-    text: Annotated[Path, typer.Argument(help="Pairs: a TSV with src_text and tgt_text (.gz too).")],
-    voice: Annotated[str, typer.Option(help="Who reads: espeak:en-us, pico:de-DE, piper:MODEL.onnx.")],
-    out: Annotated[Path, typer.Option(help="Directory for the manifest, and for its clips in audio/.")],
-    name: Annotated[str | None, typer.Option(help="Of the manifest, without .tsv [default: the text's].")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    text: Annotated[Path, typer.Argument(help="Sentence pairs: a TSV with src_text and tgt_text (.gz too).")],
+    voice: Annotated[str, typer.Option(help="Voice that reads: espeak:en-us, pico:de-DE, piper:MODEL.onnx.")],
+    out: Annotated[Path, typer.Option(help="Directory for the manifest, with the clips in audio/.")],
+    name: Annotated[
+        str | None, typer.Option(help="Name of the manifest, without .tsv [default: the text's name].")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Have a voice read the source side of a text: FLAC clips and a manifest, as other verbs take them.
+    """Let a voice read the source side of a text: FLAC clips and a manifest, as other verbs take them.
 
-    For who has no recording to tune or to test on. espeak comes with npda (espeak:en-us+f3 is another speaker,
-    espeak:en-us@300 a fast one); pico2wave and piper are taken if they are installed. Interrupted, it goes on where it
-    was: a clip that is there is not made again.
+    Use this if you have no recordings to tune or test on. espeak comes with npda (espeak:en-us+f3 is another speaker,
+    espeak:en-us@300 a fast one); pico2wave and piper are used if they are installed. An interrupted run resumes: clips
+    that exist are not made again.
 
     Examples:
 
-        npda synthesize dev.tsv --voice espeak:en-us --out spoken
+        npda synthesize runs/demo/data/domain-dev.tsv --voice espeak:en-us --out spoken
 
-        npda synthesize dev.tsv.gz --voice pico:de-DE --out spoken --json
+        npda synthesize runs/demo/data/domain-dev.tsv --voice espeak:en-us+f3@300 --out spoken \\
+            --name fast --json
 
-        npda synthesize test.tsv --voice piper:voices/de_DE-thorsten-medium.onnx --out spoken --name thorsten
+        npda synthesize german.tsv.gz --voice pico:de-DE --out spoken
+
+        npda synthesize german.tsv --voice piper:voices/de_DE-thorsten-medium.onnx --out spoken \\
+            --name thorsten
     """
     if not text.is_file():
         raise InputError(f"There is no file {text}.")
@@ -44,7 +53,7 @@ def synthesize(
         raise InputError(f"--name {name} is the name of a file in {out}, not a path.")
     if (out / f"{name}.tsv").resolve() == text.resolve():
         raise InputError(f"The manifest would replace {text}: choose another --out or --name.")
-    recording = run(stream_pairs(text), find(voice), out, name, progress=not as_json)
+    recording = run(stream_pairs(text), find(voice), out, name, progress=shows_progress(quiet, verbose, as_json))
     if as_json:
         print(json.dumps({**asdict(recording), "voice": voice}, default=str))
         return

@@ -9,81 +9,115 @@ from typing import Annotated, Literal
 
 import typer
 
+from npda.cli.options import (
+    AsJson,
+    LearningRate,
+    MaxEpochs,
+    MaxUpdates,
+    Quiet,
+    Seed,
+    Verbose,
+    Warmup,
+    codes,
+    shows_progress,
+)
+
 
 def train(
     manifests: Annotated[list[Path], typer.Argument(help="Training manifests, fairseq-S2T .tsv.")],
-    dev: Annotated[list[Path], typer.Option(help="Dev manifests, for choosing the best weights.")],
-    out: Annotated[Path, typer.Option(help="Model directory; a run interrupted there goes on.")],
+    dev: Annotated[list[Path], typer.Option(help="Dev manifests, to choose the best weights.")],
+    out: Annotated[Path, typer.Option(help="Model directory; an interrupted run resumes.")],
     preset: Annotated[
-        Literal["mini", "paper-bilingual", "paper-multilingual"], typer.Option(help="Sizes and training settings.")
+        Literal["mini", "paper-bilingual", "paper-multilingual"],
+        typer.Option(help="Model sizes and training settings."),
     ] = "mini",
-    task: Annotated[
-        Literal["st", "asr"], typer.Option(help="Translate (st), or write down what is said (asr).")
-    ] = "st",
-    encoder: Annotated[Path | None, typer.Option(help="Take the encoder of this model, e.g. a recogniser.")] = None,
+    task: Annotated[Literal["st", "asr"], typer.Option(help="Translate speech (st), or transcribe it (asr).")] = "st",
+    encoder: Annotated[
+        Path | None, typer.Option(help="Start from the encoder of this model, e.g. of a recogniser.")
+    ] = None,
     start: Annotated[
-        Path | None, typer.Option(help="Train this model further: one of npda train, or a public Whisper model.")
+        Path | None,
+        typer.Option(
+            help="Fine-tune this model: one of npda train, or a public Whisper model, by directory or hub name."
+        ),
     ] = None,
     source_language: Annotated[
-        str | None, typer.Option(help="Spoken language, for a public model of many: a tag it knows, e.g. a relative's.")
+        str | None,
+        typer.Option(
+            callback=codes,
+            help="Spoken language, for a public model of many: one it knows, if need be a related one.",
+        ),
     ] = None,
-    vocabulary: Annotated[Path | None, typer.Option(help="Take the vocabularies of this model directory.")] = None,
-    source_size: Annotated[int | None, typer.Option(help="Pieces of the transcripts' vocabulary.")] = None,
-    target_size: Annotated[int | None, typer.Option(help="Pieces of the translations' vocabulary.")] = None,
+    vocabulary: Annotated[Path | None, typer.Option(help="Use the vocabularies of this model directory.")] = None,
+    source_size: Annotated[int | None, typer.Option(help="Vocabulary size of the transcripts.")] = None,
+    target_size: Annotated[int | None, typer.Option(help="Vocabulary size of the translations.")] = None,
     language: Annotated[
         list[str] | None,
-        typer.Option(help="Target language with a tag; several times. Of a public model: what it is to write."),
+        typer.Option(
+            callback=codes,
+            help="Target language that gets a tag (German or de); repeat it for several. For a public model: the "
+            "language it shall write.",
+        ),
     ] = None,
     tunes: Annotated[
-        Literal["all", "decoder", "lna-d", "adapters"], typer.Option(help="What is trained; the rest is frozen.")
+        Literal["all", "decoder", "lna-d", "adapters"], typer.Option(help="Parts to train; the rest is frozen.")
     ] = "all",
-    adapter_width: Annotated[int | None, typer.Option(help="Bottleneck of the adapters (default: 64).")] = None,
+    adapter_width: Annotated[int | None, typer.Option(help="Bottleneck of the adapters [default: 64].")] = None,
     l0_weight: Annotated[
-        float | None, typer.Option(help="Train gates that drop frames: the price of open ones, e.g. 0.5.")
+        float | None, typer.Option(help="Train gates that drop frames: the penalty on open gates, e.g. 0.5.")
     ] = None,
-    feature_gates: Annotated[bool, typer.Option("--feature-gates", help="Gates for feature dimensions too.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Of weights, data order and dropout.")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="End after so many passes over the data.")] = None,
-    max_updates: Annotated[int | None, typer.Option(help="End after so many updates.")] = None,
-    patience: Annotated[int | None, typer.Option(help="End after so many evaluations without progress.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="At its peak.")] = None,
-    warmup: Annotated[int | None, typer.Option(help="Updates until the peak.")] = None,
+    feature_gates: Annotated[
+        bool, typer.Option("--feature-gates", help="Train gates for feature dimensions too.")
+    ] = False,
+    seed: Seed = None,
+    max_epochs: MaxEpochs = None,
+    max_updates: MaxUpdates = None,
+    patience: Annotated[int | None, typer.Option(help="Stop after this many evaluations without progress.")] = None,
+    learning_rate: LearningRate = None,
+    warmup: Warmup = None,
     schedule: Annotated[
-        Literal["inverse-sqrt", "cosine", "constant"] | None, typer.Option(help="After the warm-up.")
+        Literal["inverse-sqrt", "cosine", "constant"] | None, typer.Option(help="Learning rate after the warm-up.")
     ] = None,
     batch_frames: Annotated[int | None, typer.Option(help="Padded 10 ms frames in a batch.")] = None,
-    batches_per_update: Annotated[int | None, typer.Option(help="Batches of an update, over all processes.")] = None,
+    batches_per_update: Annotated[int | None, typer.Option(help="Batches per update, over all processes.")] = None,
     ctc_weight: Annotated[float | None, typer.Option(help="Weight of the CTC loss on transcripts.")] = None,
     transcript_weight: Annotated[
-        float | None, typer.Option(help="Weight of writing transcripts, for a public model (default: 0.5).")
+        float | None, typer.Option(help="Weight of the transcription loss, for a public model [default: 0.5].")
     ] = None,
     silence: Annotated[
-        float | None, typer.Option(help="Seconds that Whisper is to hear after an utterance (default: 0.5).")
+        float | None, typer.Option(help="Seconds of silence after each utterance, for Whisper [default: 0.5].")
     ] = None,
-    average: Annotated[int | None, typer.Option(help="Best checkpoints to average at the end.")] = None,
+    average: Annotated[int | None, typer.Option(help="Number of best checkpoints to average at the end.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that compute features.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Train a speech translator (or recogniser) from scratch or from another model.
 
-    The result is an ordinary Hugging Face directory that transformers opens as well. Interrupted at any moment, even
-    by kill -9, the same command goes on from the last checkpoint to the same weights.
+    The result is an ordinary Hugging Face directory that transformers opens as well. If training is interrupted, even
+    by kill -9, the same command resumes from the last checkpoint and ends with the same weights.
 
     Examples:
 
-        npda train general/train.tsv --dev general/dev.tsv --out runs/base
+        npda train runs/demo/data/general.tsv --dev runs/demo/data/general-dev.tsv --out runs/base
 
-        npda train train.tsv --dev dev.tsv --task asr --preset paper-bilingual --out runs/asr
+        npda train runs/demo/data/general.tsv --dev runs/demo/data/general-dev.tsv --task asr --out runs/asr
 
-        npda train train.tsv --dev dev.tsv --encoder runs/asr --preset paper-bilingual --out runs/st
+        npda train runs/demo/data/general.tsv --dev runs/demo/data/general-dev.tsv \\
+            --encoder runs/asr --out runs/st
 
-        npda train in-domain.tsv --dev dev.tsv --start runs/st --tunes lna-d --out runs/lna-d
+        npda train runs/demo/data/dev.tsv --dev runs/demo/data/test.tsv --start runs/demo/model \\
+            --tunes lna-d --out runs/lna-d
 
-        npda train train.tsv --dev dev.tsv --start openai/whisper-base --source-language ln --language fr --out runs/fr
+        npda train runs/demo/data/general.tsv --dev runs/demo/data/general-dev.tsv --task asr \\
+            --start runs/asr --l0-weight 0.5 --out runs/gated
 
-        npda train train.tsv --dev dev.tsv --task asr --start runs/asr --l0-weight 0.5 --out runs/gated
+        npda train train.tsv --dev dev.tsv --start openai/whisper-base --source-language ln \\
+            --language fr --out runs/fr
 
-        torchrun --nproc-per-node 4 -m npda train train.tsv --dev dev.tsv --preset paper-bilingual --out runs/st
+        torchrun --nproc-per-node 4 -m npda train train.tsv --dev dev.tsv --preset paper-bilingual \\
+            --out runs/paper
     """
     from npda.models.hub import model_directory
     from npda.training.tasks.speech import defaults, train_speech
@@ -122,7 +156,7 @@ def train(
         "workers": workers,
     }
     settings = replace(settings, **{name: value for name, value in changes.items() if value is not None})
-    summary = train_speech(manifests, dev, out, model, settings, progress=not as_json)
+    summary = train_speech(manifests, dev, out, model, settings, progress=shows_progress(quiet, verbose, as_json))
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

@@ -9,44 +9,50 @@ from typing import Annotated, Literal
 
 import typer
 
+from npda.cli.options import AsJson, LearningRate, MaxEpochs, MaxUpdates, Quiet, Seed, Verbose, Warmup, shows_progress
 from npda.io.errors import InputError
 
 
 def train_text(
     texts: Annotated[
-        list[Path], typer.Argument(help="Pairs or manifests, .tsv; for lm plain text too, a sentence a line.")
+        list[Path], typer.Argument(help="Pairs or manifests (.tsv); for lm also plain text, one sentence per line.")
     ],
-    dev: Annotated[list[Path], typer.Option(help="The same of the dev data, for choosing the best weights.")],
-    out: Annotated[Path, typer.Option(help="Model directory; a run interrupted there goes on.")],
+    dev: Annotated[list[Path], typer.Option(help="Dev data of the same kinds, to choose the best weights.")],
+    out: Annotated[Path, typer.Option(help="Model directory; an interrupted run resumes.")],
     task: Annotated[
-        Literal["lm", "mt"], typer.Option(help="Language model of the target side (lm), or translate (mt).")
+        Literal["lm", "mt"], typer.Option(help="Language model of the target side (lm), or text translator (mt).")
     ],
     vocabulary: Annotated[
-        Path | None, typer.Option(help="Translator whose vocabulary to take; lm needs one, mt can train its own.")
+        Path | None, typer.Option(help="Translator whose vocabulary to use; lm needs one, mt can train its own.")
     ] = None,
     preset: Annotated[
-        Literal["mini", "paper"], typer.Option(help="Sizes and training settings: for the embedded corpus, or real.")
+        Literal["mini", "paper"], typer.Option(help="Sizes and settings: for the embedded corpus, or a real one.")
     ] = "mini",
-    vocabulary_size: Annotated[int | None, typer.Option(help="Pieces of a vocabulary of its own (mt).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, data order and dropout.")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="End after so many passes over the data.")] = None,
-    max_updates: Annotated[int | None, typer.Option(help="End after so many updates.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="At its peak.")] = None,
-    warmup: Annotated[int | None, typer.Option(help="Updates until the peak.")] = None,
+    vocabulary_size: Annotated[int | None, typer.Option(help="Size of a vocabulary of its own (mt).")] = None,
+    seed: Seed = None,
+    max_epochs: MaxEpochs = None,
+    max_updates: MaxUpdates = None,
+    learning_rate: LearningRate = None,
+    warmup: Warmup = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Padded tokens in a batch (mt: of both sides).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Train what needs text only: a language model for shallow fusion, or a translator of text for a cascade.
+    """Train what needs text only: a language model for shallow fusion, or a text translator for a cascade.
 
-    Interrupted at any moment, the same command goes on from the last checkpoint to the same weights.
+    If training is interrupted, the same command resumes from the last checkpoint and ends with the same weights.
 
     Examples:
 
-        npda train-text parliament/train.tsv --dev parliament/dev.tsv --task lm --vocabulary runs/base --out runs/lm
+        npda train-text runs/demo/data/domain.tsv --dev runs/demo/data/domain-dev.tsv --task lm \\
+            --vocabulary runs/demo/model --out runs/lm
 
-        npda train-text parliament/train.tsv --dev parliament/dev.tsv --task mt --vocabulary runs/base --out runs/mt
+        npda train-text runs/demo/data/domain.tsv --dev runs/demo/data/domain-dev.tsv --task mt \\
+            --vocabulary runs/demo/model --out runs/mt
 
-        npda train-text parliament/train.tsv --dev parliament/dev.tsv --task mt --out runs/mt-own
+        npda train-text runs/demo/data/domain.tsv --dev runs/demo/data/domain-dev.tsv --task mt \\
+            --vocabulary-size 200 --out runs/mt-own
     """
     changes = {
         "seed": seed,
@@ -58,20 +64,25 @@ def train_text(
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if vocabulary_size is not None and (task == "lm" or vocabulary is not None):
-        raise InputError("--vocabulary-size is that of an own vocabulary: only for --task mt without --vocabulary.")
+        raise InputError(
+            "--vocabulary-size sets the size of a new vocabulary: use it with --task mt and without --vocabulary."
+        )
+    progress = shows_progress(quiet, verbose, as_json)
     if task == "lm":
         if vocabulary is None:
-            raise InputError("A language model needs --vocabulary: the directory of the translator it is to advise.")
+            raise InputError(
+                "A language model needs --vocabulary: the directory of the translator it will be used with."
+            )
         from npda.training.tasks.language_model import language_model_defaults, train_language_model
 
         settings = replace(language_model_defaults(preset), **changes)
-        summary = train_language_model(texts, dev, vocabulary, out, settings, preset, progress=not as_json)
+        summary = train_language_model(texts, dev, vocabulary, out, settings, preset, progress)
     else:
         from npda.training.tasks.text_model import text_defaults, train_text
 
         model, settings = text_defaults("mini" if preset == "mini" else "cascade")
         model = replace(model, vocabulary=vocabulary, vocabulary_size=vocabulary_size or model.vocabulary_size)
-        summary = train_text(texts, dev, out, model, replace(settings, **changes), progress=not as_json)
+        summary = train_text(texts, dev, out, model, replace(settings, **changes), progress)
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

@@ -9,6 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from npda.cli.options import (
+    Adaptive,
+    Beam,
+    K,
+    Lambda,
+    Language,
+    LengthPenalty,
+    MaxLength,
+    Model,
+    Quiet,
+    SourceLanguage,
+    Temperature,
+    Verbose,
+    loading,
+    shows_progress,
+)
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,48 +35,51 @@ if TYPE_CHECKING:
 
 def translate(
     audio: Annotated[list[str], typer.Argument(help="Audio files (wav, flac, ogg, mp3) or manifests (.tsv).")],
-    model: Annotated[Path, typer.Option(help="Model directory.")],
-    format: Annotated[Literal["txt", "json", "srt", "vtt", "tsv"], typer.Option("--format", "-f")] = "txt",
+    model: Model,
+    format: Annotated[
+        Literal["txt", "json", "srt", "vtt", "tsv"],
+        typer.Option("--format", "-f", help="Plain text, JSON, subtitles (srt, vtt) or a table with times (tsv)."),
+    ] = "txt",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write instead of printing.")] = None,
-    output_dir: Annotated[Path | None, typer.Option(help="Folder for one file per input.")] = None,
-    store: Annotated[list[Path] | None, typer.Option(help="Datastore to search; several times for several.")] = None,
-    k: Annotated[int | None, typer.Option(min=1, help="Neighbours (default: as tuned for the store, or 16).")] = None,
-    lambda_: Annotated[
-        float | None, typer.Option("--lambda", min=0, max=1, help="Weight of the neighbours (tuned, or 0.7).")
-    ] = None,
-    temperature: Annotated[float | None, typer.Option(help="T of the distances (tuned, or 10).")] = None,
-    adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Let the network trained by `npda tune --adaptive` choose k and λ.")
-    ] = False,
-    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")] = 5,
-    length_penalty: Annotated[float, typer.Option(help="α in score / length^α.")] = 0.6,
+    output_dir: Annotated[Path | None, typer.Option(help="Folder to write one file per input to.")] = None,
+    store: Annotated[list[Path] | None, typer.Option(help="Datastore to search; repeat it for several.")] = None,
+    k: K = None,
+    lambda_: Lambda = None,
+    temperature: Temperature = None,
+    adaptive: Adaptive = False,
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = 0.6,
     n_best: Annotated[int, typer.Option(min=1, help="Alternatives per input, shown with -f json.")] = 1,
-    max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
-    language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
-    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
+    max_length: MaxLength = 200,
+    language: Language = None,
+    source_language: SourceLanguage = None,
     segment: Annotated[
         Literal["auto", "always", "never"],
-        typer.Option(help="Cut recordings at their pauses: those longer than the model takes, all, or none."),
+        typer.Option(help="Cut recordings at their pauses: those too long for the model, all, or none."),
     ] = "auto",
-    int8: Annotated[bool, typer.Option("--int8", help="Compute in eight bits: faster, less exact.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Compute with 8-bit integers: faster, less exact.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Translate speech to text.
 
-    A recording of any length is taken: a long one is cut at its pauses, with times in all formats but txt, which
-    has a line for every piece. A file that cannot be read is reported and skipped (with txt, its line is empty); the
-    exit code is then 2.
+    Recordings may have any length: long ones are cut at their pauses. All formats but txt show when each piece begins
+    and ends; txt has one line per piece. A file that cannot be read is reported and skipped (its txt line stays
+    empty), and the exit code is then 2.
 
     Examples:
 
-        npda translate talk.wav interview.mp3 --model runs/demo/base
+        npda translate runs/demo/data/speech.wav --model runs/demo/model
 
-        npda translate test.tsv --model runs/demo/base -o hypotheses.txt
+        npda translate runs/demo/data/test.tsv --model runs/demo/model -o hypotheses.txt
 
-        npda translate debate.flac --model runs/demo/aligned --store parliament --store glossary
+        npda translate runs/demo/data/speech.wav --model runs/demo/model \\
+            --store runs/demo/stores/parliament-text
 
-        npda translate lecture.mp3 --model runs/demo/base -f srt -o lecture.srt
+        npda translate runs/demo/data/debate.flac --model runs/demo/model -f srt -o debate.srt
 
-        npda translate a.flac b.flac --model runs/demo/base -f srt --output-dir subtitles
+        npda translate runs/demo/data/speech.wav runs/demo/data/debate.flac \\
+            --model runs/demo/model -f vtt --output-dir subtitles
     """
     if output and output_dir:
         raise InputError("Give either --output or --output-dir, not both.")
@@ -76,11 +95,13 @@ def translate(
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
     from npda.io.files import atomic_write
-    from npda.io.progress import bar
+    from npda.io.progress import SHORT, bar
     from npda.translator import Translator
     from npda.writers import write, write_all
 
-    translator = Translator.from_pretrained(model, source_language, int8=int8)
+    progress = shows_progress(quiet, verbose)
+    with loading(model, progress):
+        translator = Translator.from_pretrained(model, source_language, int8=int8)
     options = SearchOptions(beam, length_penalty, max_length, n_best)
     fusions = []
     if store:
@@ -89,15 +110,15 @@ def translate(
         fusions = [translator.neighbours(stores, combiner, language)]
     translator.backbone.prompt(language)  # an unknown language is found out before anything is written
     total = sum(recording.seconds or 0 for recording in recordings)
-    with bar() as progress:
-        task = progress.add_task("translating", total=round(total), note="seconds of audio")
+    with bar(progress, SHORT) as display:
+        task = display.add_task("translating", total=round(total), note="seconds of audio")
         work = Translating(
             translator,
             options,
             language,
             fusions,
             segment,
-            lambda seconds: progress.advance(task, seconds),
+            lambda seconds: display.advance(task, seconds),
             one_line=format == "txt",
         )
         # What was skipped keeps its place, so that lines and rows of a manifest correspond.

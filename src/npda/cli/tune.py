@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from npda.cli.options import (
+    AsJson,
+    Decodes,
+    Language,
+    LengthPenalty,
+    MaxLength,
+    Model,
+    Quiet,
+    SourceLanguage,
+    Verbose,
+    loading,
+    shows_progress,
+)
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,34 +31,41 @@ if TYPE_CHECKING:
 
 
 def tune(
-    model: Annotated[Path, typer.Option(help="Model directory.")],
-    store: Annotated[Path, typer.Option(help="Datastore to tune; it remembers the outcome.")],
+    model: Model,
+    store: Annotated[Path, typer.Option(help="Datastore to tune; it keeps the result.")],
     speech: Annotated[Path | None, typer.Option(help="Manifest of in-domain dev speech.")] = None,
-    text: Annotated[Path | None, typer.Option(help="Held-out in-domain pairs (.tsv), for who has no speech.")] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Beam size of the search to tune for.")] = 5,
-    length_penalty: Annotated[float, typer.Option(help="α of the search to tune for.")] = 0.6,
-    max_length: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 200,
-    decodes: Annotated[int, typer.Option(min=1, help="How many settings are tried out by decoding.")] = 8,
-    language: Annotated[str | None, typer.Option(help="Target language, for models with several.")] = None,
-    source_language: Annotated[str | None, typer.Option(help="Spoken language, for models with several.")] = None,
+    text: Annotated[
+        Path | None, typer.Option(help="Held-out in-domain pairs (.tsv); use this if you have no dev speech.")
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size that translation will use.")] = 5,
+    length_penalty: LengthPenalty = 0.6,
+    max_length: MaxLength = 200,
+    decodes: Decodes = 8,
+    language: Language = None,
+    source_language: SourceLanguage = None,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Also train a network that chooses k and λ token by token.")
+        bool, typer.Option("--adaptive", help="Also train a network that chooses k and λ for every token.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Picture of the λ × T map to write (.png).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Choose k, λ and T of a datastore on held-out sentences of its domain.
 
-    All settings of the paper's grid are compared by the likelihood of the reference translations, the most promising
-    are decoded, and the best dev BLEU wins. The choice is kept in the datastore, where translation finds it.
+    Compares all settings of the paper's grid by the likelihood of the reference translations, decodes with the most
+    promising ones, and keeps the setting with the best dev BLEU in the datastore, where translation finds it.
 
     Examples:
 
-        npda tune --model runs/demo/aligned --store store --text parliament-dev.tsv
+        npda tune --model runs/demo/model --store runs/demo/stores/parliament-text \\
+            --text runs/demo/data/domain-dev.tsv
 
-        npda tune --model runs/demo/aligned --store store --speech dev.tsv --plot map.png
+        npda tune --model runs/demo/model --store runs/demo/stores/parliament-text \\
+            --speech runs/demo/data/dev.tsv --plot map.png
 
-        npda tune --model runs/demo/aligned --store store --speech dev.tsv --adaptive
+        npda tune --model runs/demo/model --store runs/demo/stores/parliament-text \\
+            --speech runs/demo/data/dev.tsv --adaptive
     """
     if (speech is None) == (text is None):
         raise InputError("Give either --speech, a manifest, or --text, pairs: the sentences to tune on.")
@@ -62,13 +82,15 @@ def tune(
 
     sentences = read_manifest(speech) if speech is not None else read_pairs(text or "")
     Datastore.open(store)  # looked at first: a model takes its time to load
-    backbone = load_backbone(model, source_language)
+    progress = shows_progress(quiet, verbose, as_json)
+    with loading(model, progress):
+        backbone = load_backbone(model, source_language)
     opened = Datastore.open(store, backbone)
     for wanted in {sentence.tgt_lang or language for sentence in sentences}:
         opened.check(backbone, wanted)
     options = SearchOptions(beam, length_penalty, max_length)
     way = "speech" if speech is not None else "text"
-    tuning = run(backbone, opened, sentences, way, options, decodes, language=language)
+    tuning = run(backbone, opened, sentences, way, options, decodes, language=language, progress=progress)
     save_tuned(opened, tuning)
     learned = None
     if adaptive:
@@ -77,7 +99,7 @@ def tune(
         from npda.evaluation.tuning.adaptive import tune_adaptive
 
         devset = DevSet(backbone, sentences, way, language)
-        learned = tune_adaptive(devset, opened, tuning.best, options, progress=True)
+        learned = tune_adaptive(devset, opened, tuning.best, options, progress)
         save_adaptive(store, learned.combiner, opened.digest)
     if plot is not None:
         from npda.report.tuning_plot import plot_tuning

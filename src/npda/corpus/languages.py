@@ -128,4 +128,4 @@ def language_code(language: str) -> str:
         return given
     close = difflib.get_close_matches(given.casefold(), _CODES, n=1)
     hint = f"did you mean {close[0].capitalize()} ({_CODES[close[0]]})?" if close else "give its code, such as de."
-    raise InputError(f"npda knows no language called {language!r}; {hint}")
+    raise InputError(f"There is no language called {language!r}; {hint}")

@@ -47,7 +47,7 @@ def pairs_of(path: Path, languages: tuple[str | None, str | None]) -> Iterable[P
         return stream_pairs(path)
     source, target = languages
     if not source or not target:
-        raise InputError(f"{path} may hold many languages; add --source-language and --target-language.")
+        raise InputError(f"{path} may hold many languages; add --source-language and --language.")
     return read_tmx(path, source, target)
 
 

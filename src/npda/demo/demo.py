@@ -23,6 +23,7 @@ from npda.corpus import mini
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import DOMAINS
 from npda.demo.corpus import NEEDED, read_corpus
+from npda.demo.examples import write_examples
 from npda.demo.memory import Memory, code_digest
 from npda.demo.model import LANGUAGE, DemoModel, open_model, train_model
 from npda.demo.page import write_report
@@ -107,6 +108,7 @@ def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> 
     )
     with stages.memory.timed("report"):
         write_report(report)
+        write_examples(out, model, stages.corpus, stages.base["parliament"], stages.npda["parliament"])
     return replace(report, total=_since(start))
 
 
