@@ -16,13 +16,14 @@ ROOT = Path(__file__).parents[1]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS: Any = typer.main.get_command(app)  # a Group of click's, which typer may bring along itself
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\s*(?:\S.* -m )?npda (?P<words>.+)$", re.MULTILINE)
 _INLINE = re.compile(r"`npda (?P<words>[a-z][^`]*)`")
 
 
 def command_lines(guide: str) -> list[str]:
-    """Of all blocks that are not Python, without continuation lines and comments."""
+    """Of all blocks that are not Python, without continuation lines and comments; a loop over languages meets one."""
+    guide = guide.replace("$xx", "de")
     blocks = [block for language, block in _BLOCK.findall(guide) if language != "python"]
     return [found["words"] for block in blocks for found in _COMMAND.finditer(block.replace("\\\n", " "))]
 
