@@ -107,8 +107,8 @@ def europarl_st(
 ) -> None:
     """Manifests of Europarl-ST: speeches in the European Parliament, translated.
 
-    Reads ROOT/en/audios and ROOT/en/xx/SPLIT/segments.*. The archive holds m4a, which has to be converted once to flac
-    or wav in the same folder; the command says how.
+    Reads ROOT/en/audios and ROOT/en/xx/SPLIT/segments.* as they come out of the archive. The manifests point into the
+    speeches (m4a); a wav or flac of the same name is preferred, since it is faster to read.
 
     Examples:
 

@@ -19,7 +19,7 @@ from npda.io.files import read_lines, stream_lines
 
 SPLITS = ("train", "dev", "test", "train-noisy")
 
-# The first that is there is taken. The corpus comes as m4a, which libsndfile does not read.
+# The first that is there is taken: the corpus comes as m4a, and a wav or flac beside it is a converted copy.
 SUFFIXES = (".wav", ".flac", ".m4a")
 
 

@@ -7,9 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
-import soundfile
-
-from npda.audio import SAMPLE_RATE, frame_count
+from npda.audio import SAMPLE_RATE, frame_count, length
 from npda.corpus.cleaning import one_line
 from npda.corpus.manifest import Utterance
 from npda.io.errors import InputError
@@ -47,8 +45,8 @@ class Segments:
     def utterances(self, remarks: Counter[str] | None = None, progress: bool = False) -> list[Utterance]:
         """The utterances in order; how many were skipped or clipped, and why, is counted in `remarks`.
 
-        Only the headers of the recordings are read. The id of the third utterance of talk.wav in German is
-        talk_2.de, so that the utterances of several languages may stand in one manifest.
+        Of a recording, only the header is read, or the end if the header is not exact. The id of the third utterance
+        of talk.wav in German is talk_2.de, so that the utterances of several languages may stand in one manifest.
         """
         remarks = Counter() if remarks is None else remarks
         lengths: dict[Path, _Length] = {}
@@ -125,41 +123,28 @@ class _Piece(NamedTuple):
 
 
 def _length(span: Span) -> _Length:
-    """Of a whole recording, from its header."""
+    """Of a whole recording: from its header, or from its end if the header is not exact."""
     recording = span.recording
     if not recording.is_file():
         raise InputError(f"{span.where}: there is no recording {recording}; unpack the corpus again.")
     try:
-        info = soundfile.info(str(recording))
-    except (soundfile.SoundFileError, OSError, RuntimeError) as error:
-        raise InputError(
-            f"{span.where}: {recording} cannot be read as audio ({error}). {_conversion(recording)}"
-        ) from None
-    return _Length(info.frames, info.samplerate)
-
-
-def _conversion(recording: Path) -> str:
-    folder, suffix = recording.parent, recording.suffix
-    if suffix in (".wav", ".flac"):
-        return "Unpack the corpus again."
-    return (
-        f"Convert the folder once: cd {folder} && for f in *{suffix}; "
-        f'do ffmpeg -nostdin -loglevel error -i "$f" -ac 1 -ar {SAMPLE_RATE} "${{f%{suffix}}}.flac"; done'
-    )
+        return _Length(*length(recording))
+    except InputError as error:
+        raise InputError(f"{span.where}: {error} Unpack the corpus again.") from None
 
 
 def _piece(span: Span, whole: _Length, remarks: Counter[str]) -> _Piece:
     """A span in samples; one that ends a little after its recording is clipped, any other that does is refused."""
-    start, length = round(span.start * whole.rate), round(span.duration * whole.rate)
-    beyond = start + length - whole.samples
+    start, samples = round(span.start * whole.rate), round(span.duration * whole.rate)
+    beyond = start + samples - whole.samples
     if beyond > SLACK * whole.rate:
         raise InputError(
             f"{span.where}: the segment ends at {span.start + span.duration:.2f} s, but {span.recording} lasts only "
-            f"{whole.samples / whole.rate:.2f} s; it is cut short or another one: unpack or convert it again."
+            f"{whole.samples / whole.rate:.2f} s; it is cut short or another one: unpack it again."
         )
     if beyond > 0:
         remarks[CLIPPED] += 1
-        length = max(0, length - beyond)
+        samples = max(0, samples - beyond)
     # As many samples as resampling gives: rounded, halves upwards.
-    heard = (2 * length * SAMPLE_RATE + whole.rate) // (2 * whole.rate)
-    return _Piece(start, length, frame_count(heard))
+    heard = (2 * samples * SAMPLE_RATE + whole.rate) // (2 * whole.rate)
+    return _Piece(start, samples, frame_count(heard))

@@ -77,12 +77,14 @@ def test_a_colon_in_a_name_is_no_piece(tmp_path):
 def test_wrong_audio_is_named(tmp_path):
     (tmp_path / "text.wav").write_text("this is not audio")
     (tmp_path / "empty.wav").touch()
+    (tmp_path / "numbers.raw").write_bytes(bytes(5000))
     soundfile.write(tmp_path / "none.wav", np.zeros(0), SAMPLE_RATE)
     soundfile.write(tmp_path / "short.wav", np.zeros(399), SAMPLE_RATE)
     soundfile.write(tmp_path / "nan.wav", np.array([0.0, np.nan] * 4000), SAMPLE_RATE, subtype="FLOAT")
     for name, complaint in [
         ("text.wav", "cannot be read as audio"),
         ("empty.wav", "cannot be read as audio"),
+        ("numbers.raw", "has no sound"),
         ("none.wav", "too short"),
         ("short.wav", "lasts 25 ms, which is too short"),
         ("nan.wav", "no numbers"),
