@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import tiny_store
 import yaml
+from page_reader import Page, check_stands_alone
 
 from npda.evaluation.scores import bleu, chrf
 from npda.io.files import write_lines
@@ -297,36 +297,13 @@ def test_an_average_needs_all_of_its_parts():
     assert average_cell({"de": 1.0, "fr": None}).value is None
 
 
-class Outline(HTMLParser):
-    """Checks that tags are closed in the order they were opened, and counts them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.count: dict[str, int] = {}
-
-    def handle_starttag(self, tag, attrs):
-        self.count[tag] = self.count.get(tag, 0) + 1
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        pass
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def test_the_report_is_well_formed(tmp_path: Path, tables: dict[str, Table]):
     recipe = load(tmp_path, RECIPE)
     files = write_report(tmp_path / "report", recipe, list(tables.values()))
-    outline = Outline()
-    html = files.page.read_text(encoding="utf-8")
-    outline.feed(html)
-    assert outline.open == []
-    assert outline.count["table"] == len(tables)
-    assert outline.count["svg"] == 4  # adaptation, cascade, size, speed
-    assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org/", "")
+    page = Page(files.page.read_text(encoding="utf-8"))
+    check_stands_alone(page)
+    assert len(page.find("table")) == len(tables)
+    assert len(page.find("svg")) == 4  # adaptation, cascade, size, speed
 
     text = files.markdown.read_text(encoding="utf-8")
     for block in text.split("\n\n"):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from npda.report.plots import INK, PALETTE, WIDTH, heat, inline, svg
+import numpy as np
+from markupsafe import Markup
+
+from npda.report.plots import INK, PALETTE, WIDTH, beside, boxed, heat_map, inline, svg, system_colour
 from npda.report.table import Table
 from npda.reproduce.tables.score_cells import AVERAGE
 
@@ -16,7 +19,7 @@ _BAR = 0.27  # inches of a bar
 _CURVES = ("store", "model", "both", "ink", "soft")
 
 
-def pictures(table: Table) -> list[str]:
+def pictures(table: Table) -> list[Markup]:
     """For the page; none for tables that tell more as they are."""
     match table.kind:
         case "adaptation" | "cascade":
@@ -44,16 +47,9 @@ def bars(table: Table) -> str | None:
 
     def draw(axes: Axes) -> None:
         for place, (name, score) in enumerate(reversed(found)):
-            colour = PALETTE["store" if name.startswith("NPDA") else "model" if name == "kNN-MT" else "both"]
-            axes.barh(place, score.value, 0.7, color=colour)
-            axes.annotate(
-                f"{score.text} {score.arrow}".strip(),
-                (score.value, place),
-                (4, 0),
-                textcoords="offset points",
-                va="center",
-                color=INK,
-            )
+            axes.barh(place, score.value, 0.7, color=system_colour(name))
+            shown = f"{score.text} {score.arrow}".strip()
+            beside(axes, shown, (score.value, place), (4, 0), ha="left", va="center")
             if isinstance(score.paper, float):
                 axes.plot([score.paper] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1.6)
         axes.set_yticks(range(len(found)), [name for name, _ in reversed(found)])
@@ -80,7 +76,7 @@ def curve(table: Table) -> str | None:
             axes.plot(fractions, scores, color=colour, linestyle=style, marker="o", linewidth=2, label=label)
             if len(series) == 1:
                 for point in points:
-                    axes.annotate(f"{point[1]:.1f}", point, (0, 7), textcoords="offset points", ha="center")
+                    beside(axes, f"{point[1]:.1f}", point, (0, 7))
         axes.set_xlabel("share of the text")
         axes.set_ylabel("BLEU")
         axes.margins(x=0.07, y=0.2)
@@ -105,22 +101,13 @@ def speed_map(table: Table) -> str | None:
         return None
 
     def draw(axes: Axes) -> None:
-        values = [[cell.value for cell in row[1:]] for row in rows]
-        axes.pcolormesh(values, cmap=heat(), vmin=1.0, edgecolors=PALETTE["card"], linewidth=1.2)
+        values = np.array([[cell.value for cell in row[1:]] for row in rows], dtype=float)
+        batches = [column.removeprefix("batch ") for column in table.columns[1:]]
+        heat_map(axes, values, batches, [row[0].text for row in rows], low=1.0)
         for y, row in enumerate(rows):
             for x, cell in enumerate(row[1:]):
-                box = {"boxstyle": "round,pad=0.25", "facecolor": "#fffdfb", "edgecolor": "#b9b3a9", "linewidth": 0.6}
-                place = x + 0.5, y + 0.5
-                # On its own white, by day and night.
-                axes.annotate(cell.text, place, ha="center", va="center", fontsize=9, color="#1c1b1a", bbox=box)
-        axes.set_xticks(
-            [x + 0.5 for x in range(len(rows[0]) - 1)], [c.removeprefix("batch ") for c in table.columns[1:]]
-        )
-        axes.set_yticks([y + 0.5 for y in range(len(rows))], [row[0].text for row in rows])
-        axes.tick_params(length=0)
-        axes.set_xlabel("sentences at once")
+                boxed(axes, cell.text, x, y)
+        axes.set_xlabel("sentences per batch")
         axes.set_ylabel("k")
-        axes.grid(False)
-        axes.spines[:].set_visible(False)
 
     return svg(draw, table.name, (WIDTH, 2.8))

@@ -8,32 +8,15 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from npda.io.files import atomic_write
-from npda.report.page import head
+from npda.report.page import render
 from npda.report.table import Cell, Table
 from npda.reproduce.plots import pictures
 from npda.reproduce.recipe.recipe import Recipe
 from npda.reproduce.tables.paper import MINI, is_mini
-
-_MORE_CSS = """
-body { max-width: 76rem; }
-.card h2 { font-size: 1.15rem; margin-bottom: .5rem; }
-.card svg { display: block; width: 100%; max-width: 34rem; height: auto; margin: .4rem 0 0; }
-.scroll { overflow-x: auto; }
-table.wide { font-size: .95rem; margin: .3rem 0 .5rem; }
-table.wide td, table.wide th { border-top: 1px solid var(--line); padding: .35rem 1rem .35rem 0; text-align: right;
-  white-space: nowrap; }
-table.wide thead th { border-top: 0; white-space: normal; vertical-align: bottom; }
-table.wide .name { text-align: left; }
-table.wide tr.npda th { color: var(--store); font-weight: 650; }
-table.wide b { font-weight: 650; }
-.card ul { margin: .3rem 0 0; padding: 0; list-style: none; }
-.card li { overflow-wrap: anywhere; }
-"""
 
 NAMES = ("system", "setting", "language", "direction")  # columns of words, which stand to the left
 
@@ -79,7 +62,7 @@ def record(recipe: Recipe, tables: Sequence[Table]) -> dict[str, Any]:
 
 
 def markdown(recipe: Recipe, tables: Sequence[Table]) -> str:
-    parts = [f"# Results of the recipe {recipe.name}\n", *(f"{remark}\n" for remark in _remarks(recipe))]
+    parts = [f"# {_title(recipe)}\n", *(f"{remark}\n" for remark in _remarks(recipe))]
     parts += ["\n".join(_markdown_table(table)) + "\n" for table in tables]
     return "\n".join(parts)
 
@@ -133,67 +116,19 @@ def _known(cell: Cell, name: str) -> bool:
 
 
 def page(recipe: Recipe, tables: Sequence[Table]) -> str:
-    """A page that needs nothing but itself."""
-    title = f"Results of the recipe {recipe.name}"
-    remarks = "\n".join(f'<p class="intro soft">{escape(remark)}</p>' for remark in _remarks(recipe))
-    sections = "\n".join(map(_section, tables))
-    return f"""{head(title, _MORE_CSS)}<body>
-<header>
-<h1>{escape(title)}</h1>
-{remarks}
-</header>
-<main>
-{sections}
-</main>
-</body>
-</html>
-"""
+    """One HTML page with pictures."""
+    return render(
+        "recipe.html",
+        title=_title(recipe),
+        remarks=_remarks(recipe),
+        tables=tables,
+        names=NAMES,
+        pictures={table.name: pictures(table) for table in tables},
+    )
 
 
-def _section(table: Table) -> str:
-    heads = "".join(f'<th scope="col"{_left(column)}>{escape(column)}</th>' for column in table.columns)
-    rows = "\n".join(_html_row(table, row) for row in table.rows)
-    notes = "".join(f"<li>{_html_note(note)}</li>" for note in table.notes)
-    drawn = "\n".join(pictures(table))
-    return f"""<section class="card">
-<h2>{escape(table.title)}</h2>
-<div class="scroll"><table class="wide"><thead><tr>{heads}</tr></thead><tbody>
-{rows}
-</tbody></table></div>
-{drawn}
-<ul class="soft small">{notes}</ul>
-</section>"""
-
-
-def _html_row(table: Table, row: Sequence[Cell]) -> str:
-    cells = []
-    for column, cell in zip(table.columns, row, strict=True):
-        shown = _html_cell(cell)
-        is_head = column == "system" or (column == "k" and table.columns[0] == "k")
-        cells.append(f'<th scope="row"{_left(column)}>{shown}</th>' if is_head else f"<td{_left(column)}>{shown}</td>")
-    ours = any(cell.value == "NPDA-kNN-ST" for cell in row)
-    kind = ' class="npda"' if ours else ""
-    return f"<tr{kind}>{''.join(cells)}</tr>"
-
-
-def _html_cell(cell: Cell) -> str:
-    text = escape(cell.text)
-    shown = f"<b>{text}</b>" if cell.best else text
-    if cell.arrow:
-        shown += f" {cell.arrow}"
-    if cell.p is not None:
-        shown = f'<span title="{escape(f"p = {cell.p:.4f} against {cell.against}")}">{shown}</span>'
-    if cell.paper_text:
-        shown += f' <span class="soft small">[{escape(cell.paper_text)}]</span>'
-    return shown
-
-
-def _html_note(note: str) -> str:
-    return f"<code>{escape(note)}</code>" if note.startswith("BLEU|") else escape(note)
-
-
-def _left(column: str) -> str:
-    return ' class="name"' if column in NAMES else ""
+def _title(recipe: Recipe) -> str:
+    return f"Results of the recipe {recipe.name}"
 
 
 def _remarks(recipe: Recipe) -> list[str]:
