@@ -22,7 +22,7 @@ from npda.corpus import mini
 from npda.corpus.manifest import read_manifest
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.translator import Translator
 
 KNN = KnnOptions(k=8, lambda_=0.8, temperature=10.0)  # what tuning chooses here

@@ -23,7 +23,8 @@ from benchmarks.harness import Line, Result, Skipped, arguments, interleaved, ra
 from benchmarks.search import KEYS
 from npda.datastore.retrieval.local import LocalRetriever, Neighbours
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 
 K = 16
 BARS = {1: 1.20, 8: 1.30, 16: 1.30}

@@ -30,8 +30,9 @@ from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
+from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.following import FollowingFusion
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.knn.skipping import Gate, SkippingFusion, SureGate
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu

@@ -23,7 +23,8 @@ from npda.corpus.mini.grammar import sentences
 from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.likelihood import Grid

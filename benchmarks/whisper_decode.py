@@ -36,7 +36,7 @@ from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.evaluation.tuning.tuned import load_tuned
 from npda.io.files import cache_dir
 from npda.models.whisper import SILENCE, Whisper

@@ -18,7 +18,7 @@ from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.synthesis import Espeak
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.io.errors import InputError
 from npda.segmentation import Pauses, Stretch, gathered, stretches
 from npda.segmentation.detectors import Loudness

@@ -16,7 +16,8 @@ from npda.datastore.retrieval.local import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import Combiner, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone

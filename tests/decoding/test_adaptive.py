@@ -31,7 +31,8 @@ from npda.decoding.knn.adaptive import (
     load_adaptive,
     save_adaptive,
 )
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.adaptive import learn_combiner, observe
@@ -139,13 +140,13 @@ def test_distinct_counts_different_tokens(values):
 def test_training_finds_whom_to_believe():
     observed = made_up()
     combiner, found = learn_combiner(observed, temperature=10.0)
-    _, lambda_ = combiner.combine(observed.distances, observed.values)
+    _, lambda_ = combiner.weigh(observed.distances, observed.values)
     near = observed.right[:, 0]
     assert lambda_[near].min() > 0.9
     assert lambda_[~near].max() < 0.1
     everything = torch.arange(len(near))
-    learned = -observed.mixture(combiner.combine, everything).log().mean()
-    fixed = [-observed.mixture(KnnOptions(4, x / 10, 10.0).combine, everything).log().mean() for x in range(1, 10)]
+    learned = -observed.mixture(combiner.weigh, everything).log().mean()
+    fixed = [-observed.mixture(KnnOptions(4, x / 10, 10.0).weigh, everything).log().mean() for x in range(1, 10)]
     assert learned < 0.5 * min(fixed)
     assert found.losses[found.best] == min(found.losses) < 0.5 * found.losses[0]
 
@@ -200,7 +201,7 @@ def test_observed_mixture_is_what_the_fusion_gives(model, store):
                 mixed = KnnFusion(store, combiner).apply(states, log_probs, states[:, :1], states[:, 0])
             target = torch.tensor(devset.examples[place].target)
             seen[place] = mixed[torch.arange(len(target)), target].exp()
-    found = observed.mixture(combiner.combine, torch.arange(len(observed.p_model)))
+    found = observed.mixture(combiner.weigh, torch.arange(len(observed.p_model)))
     for place, expected in seen.items():
         torch.testing.assert_close(found[observed.sentences == place], expected, rtol=1e-4, atol=1e-6)
     learned, fitted = learn_combiner(observed, 10.0, FitOptions(epochs=5))
@@ -213,7 +214,7 @@ def test_saved_and_loaded_it_says_the_same(tmp_path):
     loaded, store = load_adaptive(tmp_path)
     assert (loaded.options, store) == (combiner.options, "digest")
     distances, values = torch.rand(5, 8).cumsum(dim=1), torch.randint(0, 9, (5, 8))
-    for ours, theirs in zip(loaded.combine(distances, values), combiner.combine(distances, values), strict=True):
+    for ours, theirs in zip(loaded.weigh(distances, values), combiner.weigh(distances, values), strict=True):
         assert torch.equal(ours, theirs)
 
 

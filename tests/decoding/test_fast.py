@@ -12,8 +12,9 @@ from npda.datastore.pruning import PruneOptions
 from npda.datastore.sources import SourceWords, words
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
+from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fast import FastFusion, FastOptions, FastRetriever
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 
 TEXTS = ["The floor is yours", "the window", "Wo ist die Küche?", "the floor is cold", "window, window!"]
 

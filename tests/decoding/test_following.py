@@ -14,8 +14,9 @@ from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.sentences import SeenSentences, StoredSentences
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
+from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.following import FollowingFusion, FollowOptions
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.knn.skipping import SkippingFusion, SureGate
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu

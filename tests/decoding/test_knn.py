@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from npda.datastore.retrieval.local import Neighbours
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights, mixed
+from npda.decoding.knn.combiners import (
+    KnnOptions,
+    Retrieved,
+    interpolate,
+    knn_distribution,
+    knn_weights,
+    mixed,
+)
+from npda.decoding.knn.fusion import KnnFusion
 from npda.models.backbone import Memory
 
 
@@ -105,6 +113,47 @@ def test_beams_that_are_alike_are_searched_for_once():
         fusion.apply(states[rows[i : i + 1]], log_probs[i : i + 1], torch.empty(1, 1), torch.zeros(1)) for i in range(7)
     ]
     torch.testing.assert_close(together, torch.cat(alone))
+
+
+class Kernel:
+    """A combiner of one's own: a kernel whose width depends on the query, λ from the model's view of the tokens.
+
+    keys: [size, dim]
+    """
+
+    k = 4
+    is_inactive = False
+
+    def __init__(self, keys: np.ndarray) -> None:
+        self.keys = torch.from_numpy(keys)
+
+    def __str__(self) -> str:
+        return "kernel"
+
+    def combine(self, found: Retrieved):
+        gaps = (self.keys[found.ids] - found.states.double()[:, None]).abs().sum(dim=2)  # not what was searched by
+        weights = torch.softmax(-gaps / found.states.double().norm(dim=1, keepdim=True), dim=1)
+        agreed = found.log_probs.gather(1, found.values).exp()
+        return weights, (weights * agreed).sum(dim=1, keepdim=True)
+
+
+def test_a_combiner_of_ones_own_sees_states_keys_and_the_model():
+    """Also where rows are alike and searched for once; against the same formula in NumPy, row by row."""
+    rng = np.random.default_rng(0)
+    keys, values = rng.normal(size=(20, 4)), rng.integers(0, 6, 20)
+    states = torch.from_numpy(rng.normal(size=(3, 4)).astype(np.float32))[[0, 0, 1, 2]]
+    log_probs = torch.log_softmax(torch.from_numpy(rng.normal(size=(4, 6))), dim=-1)
+    fusion = KnnFusion(BruteForce(keys, values), Kernel(keys))
+    ours = fusion.apply(states, log_probs, torch.empty(4, 1), torch.zeros(4)).exp().numpy()
+    for row, (state, p_model) in enumerate(zip(states.numpy().astype(float), log_probs.exp().numpy(), strict=True)):
+        nearest = np.argsort(((keys - state) ** 2).sum(axis=1), kind="stable")[:4]
+        weights = np.exp(-np.abs(keys[nearest] - state).sum(axis=1) / np.sqrt((state**2).sum()))
+        weights /= weights.sum()
+        lambda_ = sum(w * p_model[values[i]] for w, i in zip(weights, nearest, strict=True))
+        expected = (1 - lambda_) * p_model
+        for w, i in zip(weights, nearest, strict=True):
+            expected[values[i]] += lambda_ * w
+        np.testing.assert_allclose(ours[row], expected, rtol=1e-6)
 
 
 def reference_search(model, memory: Memory, keys, values, knn: KnnOptions, options: SearchOptions) -> list[int]:

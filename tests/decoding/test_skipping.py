@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny_observations import made_up
 
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, SureGate, signs
 from npda.evaluation.tuning.adaptive import largest_share, learn_gate, sure_enough
 

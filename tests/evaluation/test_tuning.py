@@ -22,7 +22,8 @@ from npda.datastore.build import Source
 from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions, interpolate, knn_distribution, knn_weights
+from npda.decoding.knn.combiners import KnnOptions, interpolate, knn_distribution, knn_weights
+from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods

@@ -26,7 +26,8 @@ from npda.corpus.pairs import Pair
 from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.explanation.explain import explain, merge
 from npda.explanation.records import Explanation, Neighbour, Token
 from npda.explanation.table import render

@@ -13,7 +13,7 @@ import tiny_store
 from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.io.errors import InputError
 from npda.translator import Translator
 

@@ -11,7 +11,8 @@ import torch
 
 from npda.datastore.retrieval.local import Neighbours
 from npda.decoding.beam import SearchOptions, search
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.models.backbone import Memory
 from npda.models.layers import packing
 from npda.models.text2text import Text2Text

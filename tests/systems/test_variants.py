@@ -8,7 +8,8 @@ import tiny
 import tiny_store
 
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.systems.variants import variant_fusion
 
 HEADER = 128  # bytes of an .npy file before its numbers

@@ -33,7 +33,8 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.adaptive import SETTINGS as ADAPTIVE
 from npda.decoding.knn.adaptive import AdaptiveCombiner, save_adaptive
-from npda.decoding.knn.fusion import Combiner, KnnFusion
+from npda.decoding.knn.combiners import Combiner
+from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import Comparison, compare
 from npda.evaluation.tuning.adaptive import tune_adaptive

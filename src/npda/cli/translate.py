@@ -29,7 +29,7 @@ from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.datastore.store import Datastore
-    from npda.decoding.knn.fusion import Combiner
+    from npda.decoding.knn.combiners import Combiner
     from npda.recordings import AudioInput
 
 
@@ -148,7 +148,7 @@ def chosen_combiner(
     """The network trained for a store; else what was given, else what the store was tuned to, else the defaults."""
     from dataclasses import replace
 
-    from npda.decoding.knn.fusion import KnnOptions
+    from npda.decoding.knn.combiners import KnnOptions
     from npda.evaluation.tuning.tuned import load_learned, load_tuned
 
     if adaptive:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.evaluation.similarity import Similarity
 from npda.evaluation.tuning.search import Tuning, parameters
 from npda.explanation.records import Evidence, Explanation, Word

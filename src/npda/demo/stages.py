@@ -13,7 +13,7 @@ from npda.corpus.mini.grammar import DOMAINS
 from npda.corpus.pairs import Pair
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.demo.corpus import DemoCorpus
 from npda.demo.memory import Memory
 from npda.demo.model import SHIPPED, ModelRecipe

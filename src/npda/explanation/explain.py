@@ -13,7 +13,8 @@ from npda.audio import load
 from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Retriever
 from npda.datastore.store import Datastore, Entry
 from npda.decoding.beam import Hypothesis, SearchOptions, search
-from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions, interpolate, knn_distribution
+from npda.decoding.knn.combiners import Combiner, KnnOptions, Retrieved, interpolate, knn_distribution
+from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.retry import search_with_retry
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
@@ -97,7 +98,8 @@ def _tokens(
     log_probs = torch.log_softmax(backbone.logits(states).float(), dim=-1)
     found = retriever.search(states.float().cpu().numpy(), combiner.k)
     values = torch.from_numpy(found.values).to(device, torch.long)
-    weights, mixing = combiner.combine(torch.from_numpy(found.distances).to(device), values)
+    distances = torch.from_numpy(found.distances).to(device)
+    weights, mixing = combiner.combine(Retrieved(states, log_probs, distances, values, found.ids))
     p_knn = knn_distribution(weights, values, log_probs.shape[-1])
     p = interpolate(log_probs, p_knn, mixing).exp()
     lambdas = mixing[:, 0].tolist() if isinstance(mixing, Tensor) else [mixing] * len(produced)

@@ -11,9 +11,10 @@ from npda.datastore.pruning import PruneOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
+from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fast import FastFusion, FastRetriever
 from npda.decoding.knn.following import FollowingFusion
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet
 from npda.evaluation.tuning.adaptive import tune_adaptive
 from npda.evaluation.tuning.following import tune_following

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from npda.datastore.format import FileInfo
-from npda.decoding.knn.fusion import knn_weights
+from npda.decoding.knn.combiners import Retrieved, knn_weights
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 
@@ -72,12 +72,16 @@ class AdaptiveCombiner(nn.Module):
     def k(self) -> int:
         return self.options.k
 
+    def combine(self, found: Retrieved) -> tuple[Tensor, Tensor]:
+        return self.weigh(found.distances, found.values)
+
     @torch.inference_mode()
-    def combine(self, distances: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def weigh(self, distances: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """``combine`` from distances and values alone, which is all that it looks at."""
         return self(distances.to(self._weight.dtype), values)
 
     def forward(self, distances: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """See ``Combiner.combine``; with gradients."""
+        """As ``weigh``, with gradients."""
         logits = self.network(self.seen(distances, values))
         lambda_ = torch.sigmoid(torch.logsumexp(logits[:, 1:], dim=1, keepdim=True) - logits[:, :1])  # 1 − p(0)
         trust = torch.softmax(logits[:, 1:], dim=1)  # p(k) / λ: [rows, choices]

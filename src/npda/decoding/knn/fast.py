@@ -18,7 +18,8 @@ from npda.datastore.retrieval.local import LocalRetriever, Neighbours
 from npda.datastore.sources import SourceWords, words
 from npda.datastore.store import Datastore
 from npda.decoding.fusion import Beginnings
-from npda.decoding.knn.fusion import Combiner, KnnFusion
+from npda.decoding.knn.combiners import Combiner
+from npda.decoding.knn.fusion import KnnFusion
 
 
 @dataclass(frozen=True)

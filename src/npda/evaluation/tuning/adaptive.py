@@ -12,7 +12,8 @@ from npda.datastore.retrieval.local import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.adaptive import AdaptiveCombiner, AdaptiveOptions
-from npda.decoding.knn.fusion import Combiner, KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, signs
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
@@ -145,7 +146,7 @@ def tune_adaptive(
 
 
 def learn_gate(
-    observed: Observations, combiner: Combiner, skip: float, options: FitOptions = FitOptions()
+    observed: Observations, combiner: KnnOptions | AdaptiveCombiner, skip: float, options: FitOptions = FitOptions()
 ) -> tuple[LearnedGate, Fit]:
     """Train a gate that lets the search be skipped at a given share of the positions, where it is missed the least.
 
@@ -158,7 +159,7 @@ def learn_gate(
         raise ValueError(f"the share to skip must lie between 0 and 1, not {skip}")
     torch.manual_seed(options.seed)
     gate = LearnedGate(observed.states.shape[1])
-    mixture = observed.mixture(combiner.combine, torch.arange(len(observed.p_model))).clone()
+    mixture = observed.mixture(combiner.weigh, torch.arange(len(observed.p_model))).clone()
     gains = (mixture.clamp(min=_LEAST).log() - observed.p_model.clamp(min=_LEAST).log()).clamp(*_GAINS)
 
     def loss(positions: Tensor) -> Tensor:

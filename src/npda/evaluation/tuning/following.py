@@ -9,8 +9,8 @@ import numpy as np
 from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
+from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.following import FollowingFusion, FollowOptions
-from npda.decoding.knn.fusion import Combiner
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 

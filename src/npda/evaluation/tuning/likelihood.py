@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from npda.datastore.retrieval.local import Retriever
-from npda.decoding.knn.fusion import KnnOptions, knn_weights
+from npda.decoding.knn.combiners import KnnOptions, knn_weights
 from npda.evaluation.devset import DevSet
 
 _SCALE_NEIGHBOUR = 8  # whose distance stands for the scale of a store

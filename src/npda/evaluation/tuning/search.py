@@ -16,7 +16,8 @@ from npda.corpus.pairs import Pair
 from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.retrieval.local import Retriever
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from npda.datastore.store import Datastore
 from npda.decoding.knn.adaptive import AdaptiveCombiner, load_adaptive
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.evaluation.tuning.search import Tuning, parameters
 from npda.io.errors import InputError
 from npda.io.files import atomic_write

@@ -22,7 +22,7 @@ from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.shallow import ShallowFusion
 from npda.evaluation.scores import bleu
 from npda.evaluation.similarity import similarity
