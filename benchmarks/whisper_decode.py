@@ -37,7 +37,7 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
-from npda.evaluation.tuning.tuned import load_tuned
+from npda.decoding.knn.tuned import load_tuned
 from npda.io.files import cache_dir
 from npda.models.whisper import SILENCE, Whisper
 from npda.translator import Translator

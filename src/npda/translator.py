@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,9 @@ from npda.datastore.retrieval.local import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn.combiners import Combiner, KnnOptions
+from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.tuned import tuned_combiner
 from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
@@ -92,16 +94,23 @@ class Translator:
         language: str | None = None,
         *,
         datastore: Datastore | Sequence[Datastore] = (),
-        k: int = 16,
-        lambda_: float = 0.7,
-        temperature: float = 10.0,
+        k: int | None = None,
+        lambda_: float | None = None,
+        temperature: float | None = None,
+        adaptive: bool = False,
+        combiner: Combiner | None = None,
+        fusions: Sequence[Fusion] = (),
     ) -> Translation:
         """Translate one file or one array of samples.
 
         language: target language, for models with several
-        datastore: one or several to search together; k, lambda_ and temperature are those of the paper (eq. 2, 5)
+        datastore: one or several to search together
+        k, lambda_, temperature: of eq. 2 and 5; by default what the (first) datastore was tuned to, or the paper's
+        adaptive: use the network that `npda tune --adaptive` has trained for the (first) datastore to choose k and λ
+        combiner: use your own instead; fusions: what else has a say in every token, before the datastores
         """
-        fusions = self._fusions(datastore, KnnOptions(k, lambda_, temperature), language)
+        chosen = {"k": k, "lambda_": lambda_, "temperature": temperature, "adaptive": adaptive}
+        fusions = [*fusions, *self._fusions(datastore, combiner, chosen, language)]
         (translation,) = self.translate_all([source], options, language, fusions)
         assert translation is not None  # without on_error, errors are raised
         return translation
@@ -140,18 +149,22 @@ class Translator:
         fusions: Sequence[Fusion] = (),
         *,
         datastore: Datastore | Sequence[Datastore] = (),
-        k: int = 16,
-        lambda_: float = 0.7,
-        temperature: float = 10.0,
+        k: int | None = None,
+        lambda_: float | None = None,
+        temperature: float | None = None,
+        adaptive: bool = False,
+        combiner: Combiner | None = None,
         pauses: Pauses = Pauses(),
         detector: Detector | None = None,
     ) -> Iterator[Segment]:
         """Translate a recording of any length in bounded memory: what is said from when to when, in order.
 
         It is cut at its pauses into stretches that the model takes, and translated some minutes at a time.
+        fusions, datastore … combiner: as for ``translate``
         pauses: where to cut; detector: who hears the pauses, a fresh one; by default the best that is installed
         """
-        fusions = [*fusions, *self._fusions(datastore, KnnOptions(k, lambda_, temperature), language)]
+        chosen = {"k": k, "lambda_": lambda_, "temperature": temperature, "adaptive": adaptive}
+        fusions = [*fusions, *self._fusions(datastore, combiner, chosen, language)]
         room = self.backbone.max_frames / 100 - _MARGIN
         found = stretches(source, replace(pauses, longest=min(pauses.longest, room)), detector)
         for group in gathered(found, _LONG_WINDOW):
@@ -161,17 +174,33 @@ class Translator:
                 nbest = translation.alternatives if options.n_best > 1 else ()
                 yield Segment(stretch.start, stretch.end, translation.text, translation.score, nbest)
 
-    def neighbours(self, stores: Sequence[Datastore], combiner: Combiner, language: str | None = None) -> KnnFusion:
-        """The fusion that lets these stores steer the search; stores of another model or language are refused."""
+    def neighbours(
+        self, stores: Sequence[Datastore], combiner: Combiner | None = None, language: str | None = None
+    ) -> KnnFusion:
+        """The fusion that lets these stores steer the search; stores of another model or language are refused.
+
+        combiner: by default what the first store was tuned to
+        """
         for store in stores:
             store.check(self.backbone, language)
-        return KnnFusion(stores[0] if len(stores) == 1 else JoinedRetriever(stores), combiner)
+        retriever = stores[0] if len(stores) == 1 else JoinedRetriever(stores)
+        return KnnFusion(retriever, tuned_combiner(stores[0]) if combiner is None else combiner)
 
     def _fusions(
-        self, datastore: Datastore | Sequence[Datastore], combiner: Combiner, language: str | None
+        self,
+        datastore: Datastore | Sequence[Datastore],
+        combiner: Combiner | None,
+        chosen: Mapping[str, Any],
+        language: str | None,
     ) -> list[KnnFusion]:
+        """chosen: arguments of ``tuned_combiner``"""
         stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
-        return [self.neighbours(stores, combiner, language)] if stores else []
+        if combiner is not None and any(value not in (None, False) for value in chosen.values()):
+            raise ValueError("a combiner decides k, λ and T itself: leave them out")
+        if not stores:
+            return []
+        combiner = tuned_combiner(stores[0], **chosen) if combiner is None else combiner
+        return [self.neighbours(stores, combiner, language)]
 
     def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
         name = "" if isinstance(source, np.ndarray) else str(source)

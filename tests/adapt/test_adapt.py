@@ -21,8 +21,8 @@ from npda.corpus.pairs import Pair, read_pairs, write_pairs
 from npda.datastore.build import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
+from npda.decoding.knn.tuned import load_learned, load_tuned
 from npda.evaluation.significance import compare
-from npda.evaluation.tuning.tuned import load_learned, load_tuned
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.training.loop.settings import TrainingSettings

@@ -33,11 +33,11 @@ from npda.decoding.knn.adaptive import (
 )
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.tuned import load_learned
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.adaptive import learn_combiner, observe
 from npda.evaluation.tuning.fitting import FitOptions, fit
-from npda.evaluation.tuning.tuned import load_learned
 from npda.explanation.explain import explain
 from npda.io.errors import InputError
 from npda.translator import Translator

@@ -24,9 +24,11 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions, interpolate, knn_distribution, knn_weights
 from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.tuned import load_tuned
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods
+from npda.evaluation.tuning.save import save_tuned
 from npda.evaluation.tuning.search import (
     Decoded,
     Point,
@@ -37,7 +39,6 @@ from npda.evaluation.tuning.search import (
     temperature_factor,
     tune,
 )
-from npda.evaluation.tuning.tuned import load_tuned, save_tuned
 from npda.io.errors import InputError
 from npda.report.tuning_plot import plot_tuning
 

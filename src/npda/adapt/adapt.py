@@ -35,12 +35,13 @@ from npda.decoding.knn.adaptive import SETTINGS as ADAPTIVE
 from npda.decoding.knn.adaptive import AdaptiveCombiner, save_adaptive
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.tuned import FILE as TUNED
+from npda.decoding.knn.tuned import load_learned
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import Comparison, compare
 from npda.evaluation.tuning.adaptive import tune_adaptive
+from npda.evaluation.tuning.save import save_tuned
 from npda.evaluation.tuning.search import Tuning, tune
-from npda.evaluation.tuning.tuned import FILE as TUNED
-from npda.evaluation.tuning.tuned import load_learned, save_tuned
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines

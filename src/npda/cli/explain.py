@@ -25,7 +25,7 @@ from npda.cli.options import (
     loading,
     shows_progress,
 )
-from npda.cli.translate import check_choices, chosen_combiner
+from npda.cli.translate import check_choices
 from npda.corpus.manifest import Utterance
 from npda.io.errors import InputError
 
@@ -78,10 +78,11 @@ def explain(
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
+    from npda.decoding.knn.tuned import tuned_combiner
     from npda.models import load_backbone
 
     stores = [Datastore.open(path) for path in store]  # first, since a model takes its time to load
-    combiner = chosen_combiner(stores[0], k, lambda_, temperature, adaptive)
+    combiner = tuned_combiner(stores[0], k, lambda_, temperature, adaptive)
     progress = shows_progress(quiet, verbose, json)
     with loading(model, progress):
         backbone = load_backbone(model, source_language)

@@ -28,8 +28,6 @@ from npda.cli.options import (
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
-    from npda.datastore.store import Datastore
-    from npda.decoding.knn.combiners import Combiner
     from npda.recordings import AudioInput
 
 
@@ -94,6 +92,7 @@ def translate(
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
+    from npda.decoding.knn.tuned import tuned_combiner
     from npda.io.files import atomic_write
     from npda.io.progress import SHORT, bar
     from npda.translator import Translator
@@ -106,7 +105,7 @@ def translate(
     fusions = []
     if store:
         stores = [Datastore.open(path, translator.backbone) for path in store]
-        combiner = chosen_combiner(stores[0], k, lambda_, temperature, adaptive)
+        combiner = tuned_combiner(stores[0], k, lambda_, temperature, adaptive)
         fusions = [translator.neighbours(stores, combiner, language)]
     translator.backbone.prompt(language)  # an unknown language is found out before anything is written
     total = sum(recording.seconds or 0 for recording in recordings)
@@ -140,22 +139,6 @@ def check_choices(k: int | None, lambda_: float | None, temperature: float | Non
         raise InputError(f"--temperature must be above 0, not {temperature:g}.")
     if adaptive and (k, lambda_, temperature) != (None, None, None):
         raise InputError("--adaptive chooses k, λ and T itself: leave them out.")
-
-
-def chosen_combiner(
-    store: Datastore, k: int | None, lambda_: float | None, temperature: float | None, adaptive: bool
-) -> Combiner:
-    """The network trained for a store; else what was given, else what the store was tuned to, else the defaults."""
-    from dataclasses import replace
-
-    from npda.decoding.knn.combiners import KnnOptions
-    from npda.evaluation.tuning.tuned import load_learned, load_tuned
-
-    if adaptive:
-        return load_learned(store)
-    given = {"k": k, "lambda_": lambda_, "temperature": temperature}
-    options = load_tuned(store) or KnnOptions()
-    return replace(options, **{name: value for name, value in given.items() if value is not None})
 
 
 def _recordings(names: list[str]) -> Iterator[AudioInput]:

@@ -76,8 +76,8 @@ def tune(
     from npda.corpus.pairs import read_pairs
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
+    from npda.evaluation.tuning.save import save_tuned
     from npda.evaluation.tuning.search import tune as run
-    from npda.evaluation.tuning.tuned import save_tuned
     from npda.models import load_backbone
 
     sentences = read_manifest(speech) if speech is not None else read_pairs(text or "")

@@ -22,8 +22,8 @@ from npda.evaluation.devset import Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare
 from npda.evaluation.similarity import Similarity, similarity
+from npda.evaluation.tuning.save import save_tuned
 from npda.evaluation.tuning.search import Tuning, tune
-from npda.evaluation.tuning.tuned import save_tuned
 from npda.explanation.explain import explain, hear
 from npda.explanation.records import Explanation
 from npda.io.progress import track

@@ -1,8 +1,9 @@
-"""What was tuned for a datastore, kept beside its keys: STORE/knn.json, STORE/adaptive.json."""
+"""What a datastore was tuned to, kept beside its keys: STORE/knn.json, STORE/adaptive.json."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,17 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from npda.datastore.store import Datastore
 from npda.decoding.knn.adaptive import AdaptiveCombiner, load_adaptive
-from npda.decoding.knn.combiners import KnnOptions
-from npda.evaluation.tuning.search import Tuning, parameters
+from npda.decoding.knn.combiners import Combiner, KnnOptions
 from npda.io.errors import InputError
-from npda.io.files import atomic_write
 
 FILE = "knn.json"
 
 logger = logging.getLogger(__name__)
 
 
-class _Tuned(BaseModel):
+class Tuned(BaseModel):
     """All of ``knn.json``. store: digest of what was tuned; bleu, base_bleu: on dev"""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -37,20 +36,21 @@ class _Tuned(BaseModel):
     store: str
 
 
-def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
-    """Keep the best parameters and the scale of the distances with the store; gives the store that knows them."""
-    tuned = _Tuned(
-        **parameters(tuning.best),  # pyright: ignore[reportArgumentType]
-        way=tuning.way,
-        beam=tuning.search.beam,
-        length_penalty=tuning.search.length_penalty,
-        bleu=round(tuning.bleu, 2),
-        base_bleu=round(tuning.base_bleu, 2),
-        store=store.digest,
-    )
-    with atomic_write(store.path / FILE) as temporary:
-        temporary.write_text(tuned.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
-    return store.with_distance_scale(tuning.scale) if tuning.scale > 0 else store
+def tuned_combiner(
+    store: Datastore,
+    k: int | None = None,
+    lambda_: float | None = None,
+    temperature: float | None = None,
+    adaptive: bool = False,
+) -> Combiner:
+    """The combiner a store was tuned to: what is given counts, else what was tuned, else the defaults.
+
+    adaptive: take the network that ``npda tune --adaptive`` has trained for the store instead
+    """
+    given = {name: v for name, v in (("k", k), ("lambda_", lambda_), ("temperature", temperature)) if v is not None}
+    if adaptive and given:
+        raise ValueError(f"the learned combiner chooses {', '.join(given)} itself: leave it out")
+    return load_learned(store) if adaptive else replace(load_tuned(store) or KnnOptions(), **given)
 
 
 def load_tuned(store: Datastore) -> KnnOptions | None:
@@ -59,7 +59,7 @@ def load_tuned(store: Datastore) -> KnnOptions | None:
     if not path.is_file():
         return None
     try:
-        tuned = _Tuned.model_validate_json(path.read_bytes())
+        tuned = Tuned.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
