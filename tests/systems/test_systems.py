@@ -89,6 +89,15 @@ def test_variants_take_the_tuned_parameters_of_the_plain_search(tmp_path: Path):
     assert plain.translation != fast.translation
 
 
+def test_only_what_a_setting_shapes_is_keyed_by_it(tmp_path: Path):
+    """The penalty belongs to the training of gates, the way sizes are counted to the stores that are made smaller."""
+    systems = ["E2E-ST-Base", "AFS", "NPDA-kNN-ST", "Fast kNN-MT", "Efficient kNN (PCA)", "Efficient kNN (pruned)"]
+    settings = {stage.name: stage.settings for stage in planned(tmp_path, systems).stages}
+    assert [name for name, told in settings.items() if "l0_weight" in told] == ["gated recogniser general de"]
+    smaller = ["translate Efficient kNN (PCA) there de", "translate Efficient kNN (pruned) there de"]
+    assert [name for name, told in settings.items() if "sizes" in told] == smaller
+
+
 def test_the_size_curve_is_drawn_of_the_largest_text(tmp_path: Path):
     plan = planned(tmp_path, ["E2E-ST-Base", "NPDA-kNN-ST", "NPDA-kNN-ST+"])
     assert plan.sizes == {

@@ -22,7 +22,9 @@ from npda.io.files import atomic_write
 from npda.models.backbone import Memory
 
 _BETA, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1  # temperature and the interval that is clipped to [0, 1]: Louizos et al.
-_OPEN = 2.0  # log α of a fresh gate: open with probability 0.96 in training, always otherwise
+# log α of a fresh gate, as in the paper: never 0 in decoding, 0 in one of six draws in training. Gates that start further
+# open stay open, because the gradient of the penalty fades there.
+_FRESH = 0.0
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -62,10 +64,10 @@ class FeatureSelection(nn.Module):
     def __init__(self, dim: int, features: bool = False) -> None:
         super().__init__()
         self.dim = dim
-        self.temporal = nn.Linear(dim, 1)  # log α of a frame; the paper has no bias, which here opens fresh gates
+        self.temporal = nn.Linear(dim, 1)  # log α of a frame
         nn.init.zeros_(self.temporal.weight)
-        nn.init.constant_(self.temporal.bias, _OPEN)
-        self.features = nn.Parameter(torch.full((dim,), _OPEN)) if features else None
+        nn.init.constant_(self.temporal.bias, _FRESH)
+        self.features = nn.Parameter(torch.full((dim,), _FRESH)) if features else None
 
     def forward(self, memory: Memory) -> Selected:
         """Scale by the gates and drop what they close. In training mode the gates are drawn at random."""

@@ -87,6 +87,7 @@ class Job:
             "gated": self.model.gated,
             "languages": list(self.languages),
             "training": asdict(self.resolved()),
+            **({"l0_weight": L0_WEIGHT} if self.model.gated else {}),
             # Not told where there is nothing to tell: what was trained before there was a choice is found again.
             **({"shape": dict(self.shape)} if self.shape else {}),
             **({"copies": self.copies} if self.pretrained else {}),
