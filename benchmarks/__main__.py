@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "decode": ["decode"],
     "decode-int8": ["decode", "--int8"],
     "roofline": ["roofline"],
+    "exact": ["exact"],
     "search": ["search"],
     "knn-decode": ["knn_decode"],
     "knn-decode-20m": ["knn_decode", "--keys", "20000000", "--batches", "8"],

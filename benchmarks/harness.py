@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
+import numpy as np
 import torch
 
 
@@ -72,6 +74,20 @@ def interleaved(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[
                 cpu[name].append(time.process_time() - worked)
                 wall[name].append(time.perf_counter() - started)
     return {name: Timing(statistics.median(cpu[name]), statistics.median(wall[name])) for name in ways}
+
+
+class Searcher(Protocol):
+    def search(self, queries: np.ndarray, k: int) -> object: ...
+
+
+def asking(searcher: Searcher, queries: np.ndarray, size: int, k: int) -> Callable[[], None]:
+    """A way that searches for all queries, ``size`` of them in each call. queries: [n, dim]"""
+
+    def run() -> None:
+        for start in range(0, len(queries), size):
+            searcher.search(queries[start : start + size], k)
+
+    return run
 
 
 def ratio(times: Mapping[str, Timing], over: str, under: str) -> tuple[float, str]:

@@ -15,14 +15,14 @@ is in its favour. Stores and indexes are kept in the cache with the time they to
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from benchmarks import keys
-from benchmarks.harness import Line, arguments, interleaved, report
+from benchmarks.harness import Line, arguments, asking, interleaved, report
 from npda.datastore.index.exact import ExactSearcher
 from npda.datastore.index.spec import choose
 from npda.datastore.retrieval.local import LocalRetriever
@@ -83,16 +83,6 @@ def recall(retriever: LocalRetriever, queries: np.ndarray, truth: np.ndarray) ->
     return float(np.mean([np.isin(true, row).mean() for true, row in zip(truth, found, strict=True)]))
 
 
-def asking(retriever: LocalRetriever, queries: np.ndarray, size: int) -> Callable[[], None]:
-    """All queries, so many a call."""
-
-    def run() -> None:
-        for start in range(0, len(queries), size):
-            retriever.search(queries[start : start + size], K)
-
-    return run
-
-
 def measure(count: int, only: Sequence[str], repeats: int) -> Iterator[Line]:
     unindexed, queries = keys.store(count), keys.queries(QUERIES)
     truth = ExactSearcher(unindexed.entries).search(queries, K)[1]
@@ -107,7 +97,7 @@ def measure(count: int, only: Sequence[str], repeats: int) -> Iterator[Line]:
             note = f"{way.seconds:.0f} s, paper {plain:.0f} s"
             yield Line(f"search, {name}: building / paper's", way.seconds / plain, bars[2], most=True, note=note)
     for size in CALLS:
-        times = interleaved({name: asking(way.retriever, queries, size) for name, way in ways.items()}, repeats)
+        times = interleaved({name: asking(way.retriever, queries, size, K) for name, way in ways.items()}, repeats)
         for name, timing in times.items():
             bar = MILLISECONDS if name == "auto" else None
             per_query = 1e3 * timing.cpu / len(queries)

@@ -4,6 +4,8 @@ Three steps a block of keys, each cheaper than what it saves: scores such as ‖
 order the keys of a query as their distances do; the smallest scores, looked for only in those stretches of keys whose
 minimum is among the smallest; the distances of these candidates from the differences of query and key. Scores are off
 by rounding, so a row's candidates are taken only if they are proven to hold the nearest keys, and else searched again.
+
+Why not ``faiss.knn``: it takes 6 to 13 times as long from 10,000 keys and 40 queries (``python -m benchmarks.exact``).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from npda.io.files import atomic_write
 from npda.models.backbone import Memory
 
 _BETA, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1  # temperature and the interval that is clipped to [0, 1]: Louizos et al.
-# log α of a fresh gate, as in the paper: never 0 in decoding, 0 in one of six draws in training. Gates that start further
+# log α of a fresh gate, as in the paper: not 0 in decoding, 0 in one of six draws in training. Gates that start further
 # open stay open, because the gradient of the penalty fades there.
 _FRESH = 0.0
 
