@@ -46,7 +46,7 @@ from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
 from npda.io.locks import locked
-from npda.io.progress import bar, track
+from npda.io.progress import bar, stage, track
 from npda.stages.stage_cache import StageCache
 
 if TYPE_CHECKING:
@@ -281,7 +281,8 @@ class _Adapting:
             adapted = self.kept.recall(
                 "adapted", identity, list[str], lambda: self._translate(devset, "with the store", fusion)
             )
-        return compare(adapted, base, devset.references, samples=options.samples), len(devset)
+        with stage("testing significance", self.progress):
+            return compare(adapted, base, devset.references, samples=options.samples), len(devset)
 
     def _translate(self, devset: DevSet, how: str, *fusions: KnnFusion) -> list[str]:
         with bar(self.progress) as display:

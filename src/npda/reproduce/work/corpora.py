@@ -91,7 +91,7 @@ def held_out(directory: Path) -> list[Pair]:
 def _utterances(corpus: Corpus, language: str, split: str, seed: int) -> list[Utterance]:
     match corpus:
         case MiniCorpus():
-            made = mini.prepare(language, seed, progress=False)
+            made = mini.prepare(language, seed)
             return read_manifest(made.manifest(corpus.domain, split))
         case MustC():
             return mustc.read(corpus.root, language, "tst-COMMON" if split == "test" else split)

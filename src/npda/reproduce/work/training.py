@@ -130,23 +130,23 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: StageLog, job:
             task = "asr" if model.kind == "recogniser" else "st"
             l0_weight = L0_WEIGHT if model.gated else 0.0
             shape = replace(shape, task=task, tunes=model.tunes, l0_weight=l0_weight, **job.shape, **models)
-            train_speech(speech, dev_speech, out, shape, settings, progress=False)
+            train_speech(speech, dev_speech, out, shape, settings)
         case "alignment":
             text = tuple(files(corpora.text, "train", *speech_data)) if job.copies else ()
             options = AlignOptions(job.variant, text=text, **job.text_encoder)
             teacher = needed[job.teacher] / TEACHER
             start = models["start"]
-            train_alignment(start, speech, dev_speech, out, settings, options, progress=False, teacher=teacher)
+            train_alignment(start, speech, dev_speech, out, settings, options, teacher=teacher)
         case "joint":
-            train_joint(models["start"], speech, pairs, dev_speech, out, settings, progress=False)
+            train_joint(models["start"], speech, pairs, dev_speech, out, settings)
         case "text":
             shape, _ = text_defaults("mini" if job.preset == "mini" else "cascade")
             shape = replace(shape, vocabulary=models.get("vocabulary"))
             transcripts = files(corpora.text, "train", *speech_data)
-            train_text([*transcripts, *pairs], dev_pairs, out, shape, settings, progress=False)
+            train_text([*transcripts, *pairs], dev_pairs, out, shape, settings)
         case "language model":
             preset = "mini" if job.preset == "mini" else "paper"
-            train_language_model(pairs, dev_pairs, models["vocabulary"], out, settings, preset, progress=False)
+            train_language_model(pairs, dev_pairs, models["vocabulary"], out, settings, preset)
     with atomic_write(directory / _PARAMETERS) as temporary:
         temporary.write_text(json.dumps(_count(out, model)))
     log("trained")
@@ -156,7 +156,7 @@ def teach(directory: Path, needed: Mapping[str, Path], log: StageLog, job: Job) 
     """What the decoder thinks while it hears the general speech: every way of aligning learns from it."""
     start, stages = needed[job.models["start"]] / MODEL, [stage for each in job.corpora.values() for stage in each]
     speech, dev_speech = ([corpora.speech(needed[stage], split) for stage in stages] for split in ("train", "dev"))
-    compute_teacher(start, speech, dev_speech, directory / TEACHER, job.resolved(), progress=False)
+    compute_teacher(start, speech, dev_speech, directory / TEACHER, job.resolved())
 
 
 def take_over(

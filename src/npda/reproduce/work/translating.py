@@ -72,7 +72,7 @@ def build(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task
     assert task.system.store is not None
     way = task.system.store.way
     chunk = SPOKEN_CHUNK if way == "spoken" else CHUNK
-    options = BuildOptions(language=task.language, chunk=chunk, progress=False)
+    options = BuildOptions(language=task.language, chunk=chunk)
     source = _source(needed[task.data], way, task.data, task.voice)
     store = Datastore.build_from(translator, source, directory / STORE, options)
     log(f"{len(store)} keys")
@@ -83,7 +83,7 @@ def tune_store(directory: Path, needed: Mapping[str, Path], log: StageLog, task:
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     store = Datastore.open(needed[task.store] / STORE, translator.backbone)
     dev = read_manifest(corpora.speech(needed[task.domain], "dev"))
-    tuning = tune(translator.backbone, store, dev, "speech", task.search, language=task.language, progress=False)
+    tuning = tune(translator.backbone, store, dev, "speech", task.search, language=task.language)
     _write(directory / "tuning.json", tuning.record())
     log(f"{tuning.best}: {tuning.base_bleu:.2f} → {tuning.bleu:.2f} BLEU on dev")
 
@@ -93,9 +93,7 @@ def tune_language_model(directory: Path, needed: Mapping[str, Path], log: StageL
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     language_model = LanguageModel.from_pretrained(needed[task.language_model] / MODEL)
     dev = read_manifest(corpora.speech(needed[task.domain], "dev"))
-    tuning = tune_shallow(
-        translator.backbone, language_model, dev, options=task.search, language=task.language, progress=False
-    )
+    tuning = tune_shallow(translator.backbone, language_model, dev, options=task.search, language=task.language)
     _write(directory / "tuning.json", tuning.record())
     log(f"weight {tuning.weight:g}: {tuning.base_bleu:.2f} → {tuning.bleu:.2f} BLEU on dev")
 
@@ -141,7 +139,7 @@ def measure_sizes(directory: Path, needed: Mapping[str, Path], log: StageLog, ta
     for fraction in FRACTIONS:
         marks = chosen(len(pairs), max(1, round(fraction * len(pairs))), seed=0)
         part = [pair for pair, taken in zip(pairs, marks, strict=True) if taken]
-        build_options = BuildOptions(language=task.language, progress=False)
+        build_options = BuildOptions(language=task.language)
         path = directory / f"store-{len(part)}"
         store = Datastore.build_from(translator, Source("text", part), path, build_options)
         fusions = [translator.neighbours([store], options)]
