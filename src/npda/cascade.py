@@ -15,6 +15,7 @@ from npda.decoding.fusion import Fusion
 from npda.io.errors import InputError
 from npda.models import load_text2text
 from npda.models.batches import cut
+from npda.models.inputs import read_batch
 from npda.models.text2text import MAX_SOURCE, Text2Text
 from npda.translator import Audio, Translation, Translator
 
@@ -70,10 +71,7 @@ class TextTranslator:
     def _decode(
         self, sources: list[list[int]], prompt: list[int], options: SearchOptions, fusions: Sequence[Fusion]
     ) -> list[list[Hypothesis]]:
-        rows = [torch.tensor(source) for source in sources]
-        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.model.source.pad)
-        memory = self.model.read(tokens, torch.tensor([len(source) for source in sources]))
-        return search(self.model, memory, prompt, options, fusions)
+        return search(self.model, read_batch(self.model, sources), prompt, options, fusions)
 
 
 def _batches(sources: Sequence[Sequence[int]]) -> list[list[int]]:

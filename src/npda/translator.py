@@ -26,6 +26,7 @@ from npda.models import load_backbone
 from npda.models.backbone import Backbone
 from npda.models.batches import cut
 from npda.models.features import features_of
+from npda.models.inputs import hear_batch
 from npda.segmentation import Detector, Pauses, gathered, stretches
 from npda.writers import Segment
 
@@ -218,11 +219,8 @@ class Translator:
     def _decode(
         self, inputs: Sequence[_Heard], prompt: list[int], options: SearchOptions, fusions: Sequence[Fusion]
     ) -> list[list[Hypothesis]]:
-        lengths = torch.tensor([len(item.features) for item in inputs])
-        features = torch.nn.utils.rnn.pad_sequence(
-            [torch.from_numpy(item.features) for item in inputs], batch_first=True
-        )
-        memory = self.backbone.hear(features, lengths, torch.tensor([prompt] * len(inputs)))
+        prompts = torch.tensor([prompt] * len(inputs))
+        memory = hear_batch(self.backbone, [item.features for item in inputs], prompts)
         return search_with_retry(self.backbone, memory, prompt, options, fusions)
 
     def _translation(self, item: _Heard, hypotheses: list[Hypothesis]) -> Translation:

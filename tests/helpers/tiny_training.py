@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numpy as np
 import soundfile
 import tiny
+import torch
 
 from npda import audio
 from npda.corpus.manifest import Utterance, write_manifest
@@ -61,7 +62,13 @@ def data(directory: Path, backbone: Speech2Text) -> tuple[SpeechData, SpeechData
     return train_data, SpeechData(utterances(directory, 5, 2), backbone, source=backbone.source)
 
 
-def run(directory: Path, out: Path, settings: TrainingSettings = SETTINGS, dropout: float = 0.1) -> TrainingSummary:
+def run(
+    directory: Path,
+    out: Path,
+    settings: TrainingSettings = SETTINGS,
+    dropout: float = 0.1,
+    device: str | torch.device = "auto",
+) -> TrainingSummary:
     """Train, or go on training, the tiny model."""
     backbone = tiny.backbone(dropout=dropout, init_std=0.02)
     assert backbone.source is not None
@@ -69,7 +76,9 @@ def run(directory: Path, out: Path, settings: TrainingSettings = SETTINGS, dropo
     train_data, dev_data = data(directory, backbone)
     description = {"train": train_data.fingerprint(), "dev": dev_data.fingerprint()}
     with Run(out, settings, description) as where:
-        return train(objective, train_data, dev_data, settings, where, backbone.save_pretrained, progress=False)
+        return train(
+            objective, train_data, dev_data, settings, where, backbone.save_pretrained, progress=False, device=device
+        )
 
 
 if __name__ == "__main__":

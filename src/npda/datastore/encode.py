@@ -6,13 +6,12 @@ token like any other. The output layer is never computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from npda import audio
 from npda.corpus.manifest import Utterance
@@ -22,6 +21,8 @@ from npda.datastore.shards import Chunk
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut
+from npda.models.devices import device_of
+from npda.models.inputs import hear_batch, read_batch, token_rows
 
 Sentence = Pair | Utterance
 
@@ -52,7 +53,7 @@ class Encoder:
         self._language = language
         self._projection = projection
         self._dim = backbone.dim if projection is None else projection.dim
-        self._device = next((p.device for p in _parameters(backbone)), torch.device("cpu"))
+        self._device = device_of(backbone)
 
     def encode(self, sentences: Sequence[Sentence]) -> tuple[Chunk, int]:
         """The entries of a chunk in the order of its sentences, and how many sentences the model has no room for."""
@@ -99,21 +100,13 @@ class Encoder:
     @torch.inference_mode()
     def _states(self, batch: Sequence[_Prepared]) -> Tensor:
         """→ [batch, length, dim]"""
-        fed = [torch.tensor(item.tokens[:-1]) for item in batch]
-        tokens = pad_sequence(fed, batch_first=True, padding_value=self._backbone.target.pad).to(self._device)
+        tokens = token_rows(self._backbone, [item.tokens[:-1] for item in batch], self._backbone.target.pad)
         return self._backbone.states(self._memory(batch, tokens), tokens)
 
     def _memory(self, batch: Sequence[_Prepared], targets: Tensor) -> Memory:
         if isinstance(batch[0].sentence, Utterance):
-            heard = [self._features(item.sentence) for item in batch]
-            features = pad_sequence([torch.from_numpy(f) for f in heard], batch_first=True)
-            lengths = torch.tensor([len(f) for f in heard])
-            return self._backbone.hear(features.to(self._device), lengths.to(self._device), targets)
-        assert self._backbone.source is not None
-        tokens = [torch.tensor(item.source) for item in batch]
-        padded = pad_sequence(tokens, batch_first=True, padding_value=self._backbone.source.pad)
-        lengths = torch.tensor([len(t) for t in tokens])
-        return self._backbone.read(padded.to(self._device), lengths.to(self._device))
+            return hear_batch(self._backbone, [self._features(item.sentence) for item in batch], targets)
+        return read_batch(self._backbone, [item.source for item in batch])
 
     def _features(self, utterance: Sentence) -> np.ndarray:
         assert isinstance(utterance, Utterance)
@@ -132,7 +125,3 @@ def _batches(prepared: Sequence[_Prepared], room: int) -> list[list[int]]:
     order = sorted(range(len(prepared)), key=lambda place: (lengths[place], len(prepared[place].tokens)))
     spoken = bool(prepared) and isinstance(prepared[0].sentence, Utterance)
     return cut(order, lengths, BATCH_FRAMES if spoken else room)
-
-
-def _parameters(backbone: Backbone) -> Iterator[Tensor]:
-    return backbone.parameters() if isinstance(backbone, torch.nn.Module) else iter(())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from npda.decoding.candidates import best
-from npda.decoding.fusion import Fusion
+from npda.decoding.fusion import Fusion, begin
 from npda.models.backbone import Backbone, Memory
 
 _NEVER = -1.0e9  # a score below any real one, and finite: differences of it stay numbers
@@ -68,9 +68,11 @@ def search(
 
     for length in range(1, limit + 1):
         states = stream.step(fed.flatten(0, 1))
+        rows = sentences.repeat_interleave(beam)
+        finish = [begin(fusion, states, prefixes.flatten(0, 1), rows) for fusion in fusions]
         log_probs = torch.log_softmax(_allowed(backbone, states, length), dim=-1)
-        for fusion in fusions:
-            log_probs = fusion.apply(states, log_probs, prefixes.flatten(0, 1), sentences.repeat_interleave(beam))
+        for finish_fusion in finish:
+            log_probs = finish_fusion(log_probs)
 
         # Twice the beam: even if `beam` of the candidates end here, as many go on.
         width = min(2 * beam, log_probs.shape[1])

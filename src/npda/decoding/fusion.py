@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -18,6 +19,29 @@ class Fusion(Protocol):
         for together each hypothesis is of
         """
         ...
+
+
+# What is left to do of a fusion's step: log_probs [rows, vocabulary] → new ones
+Finish = Callable[[Tensor], Tensor]
+
+
+@runtime_checkable
+class EarlyFusion(Fusion, Protocol):
+    """A fusion that can begin before the model's own log-probabilities are there.
+
+    On an accelerator, its way to the processor and the output layer of the model then take their time together.
+    """
+
+    def begin(self, states: Tensor, prefixes: Tensor, sentences: Tensor) -> Finish:
+        """As ``apply``, in two halves."""
+        ...
+
+
+def begin(fusion: Fusion, states: Tensor, prefixes: Tensor, sentences: Tensor) -> Finish:
+    """Begin a step of any fusion; what comes back finishes it."""
+    if isinstance(fusion, EarlyFusion):
+        return fusion.begin(states, prefixes, sentences)
+    return lambda log_probs: fusion.apply(states, log_probs, prefixes, sentences)
 
 
 class Beginnings:

@@ -29,7 +29,7 @@ def search_with_retry(
     found = search(backbone, memory, prompt, options, fusions)
     endless = [row for row, hypotheses in enumerate(found) if not hypotheses[0].ended]
     if memory.with_full_padding is not None and endless:
-        for rows in torch.tensor(endless).split(_TOGETHER):
+        for rows in torch.tensor(endless, device=memory.mask.device).split(_TOGETHER):
             again = search(backbone, memory.with_full_padding(rows), prompt, options, fusions)
             for row, hypotheses in zip(rows.tolist(), again, strict=True):
                 found[row] = hypotheses

@@ -7,6 +7,7 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from npda.models.devices import follow
 from npda.models.language_model import LanguageModel, LanguageStream
 
 # A row's prefix as one number, modulo 2⁶⁴: an odd factor whose powers spread over all bits.
@@ -35,6 +36,7 @@ class ShallowFusion:
         if log_probs.shape[-1] != len(self.language_model.target):
             raise ValueError("the language model has another vocabulary than the translator")
         with self._lock:
+            follow(self.language_model, prefixes)
             own = self._follow(prefixes)
         expected = torch.log_softmax(self.language_model.logits(own).float(), dim=-1)
         return log_probs + self.weight * expected

@@ -9,7 +9,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from npda import audio
 from npda.corpus.manifest import Utterance
@@ -20,6 +19,7 @@ from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut
+from npda.models.inputs import hear_batch, read_batch, token_rows
 
 Way = Literal["speech", "text"]  # into the decoder: ``hear`` or ``read``
 
@@ -72,10 +72,6 @@ class DevSet:
         if not self.examples:
             raise InputError(f"None of the {len(found)} dev sentences fits the model: they are empty or too long.")
         self.batches = list(_batches(self.examples, _BATCH[way]))
-        self._device = next(
-            (p.device for p in (backbone.parameters() if isinstance(backbone, torch.nn.Module) else ())),
-            torch.device("cpu"),
-        )
         self._kept: dict[Batch, Memory] = {}
         self._room = _KEPT_BYTES
 
@@ -102,8 +98,8 @@ class DevSet:
     def states(self, batch: Batch, memory: Memory) -> list[Tensor]:
         """The decoder state before every target token, end symbol included: [positions, dim] for each sentence."""
         targets = [self.examples[place].target for place in batch.places]
-        fed = [torch.tensor([*batch.prompt, *target[:-1]]) for target in targets]
-        tokens = pad_sequence(fed, batch_first=True, padding_value=self.backbone.target.pad).to(self._device)
+        fed = [[*batch.prompt, *target[:-1]] for target in targets]
+        tokens = token_rows(self.backbone, fed, self.backbone.target.pad)
         first = len(batch.prompt) - 1  # the last token of the prompt predicts the first of the target
         rows = self.backbone.states(memory, tokens)
         return [row[first : first + len(target)] for row, target in zip(rows, targets, strict=True)]
@@ -130,18 +126,11 @@ class DevSet:
                     f"{example.sentence.audio} has {len(features)} frames, its manifest says "
                     f"{example.sentence.n_frames} and the model takes {self.backbone.max_frames}: correct n_frames."
                 )
-            heard.append(torch.from_numpy(features))
-        lengths = torch.tensor([len(features) for features in heard])
-        features = pad_sequence(heard, batch_first=True)
-        prompts = torch.tensor([example.prompt for example in examples], device=self._device)
-        return self.backbone.hear(features.to(self._device), lengths.to(self._device), prompts)
+            heard.append(features)
+        return hear_batch(self.backbone, heard, torch.tensor([example.prompt for example in examples]))
 
     def _read(self, examples: Sequence[DevSentence]) -> Memory:
-        assert self.backbone.source is not None
-        sources = [torch.tensor(example.source) for example in examples]
-        lengths = torch.tensor([len(source) for source in sources])
-        tokens = pad_sequence(sources, batch_first=True, padding_value=self.backbone.source.pad)
-        return self.backbone.read(tokens.to(self._device), lengths.to(self._device))
+        return read_batch(self.backbone, [example.source for example in examples])
 
 
 def _example(backbone: Backbone, sentence: Utterance | Pair, way: Way, language: str | None) -> DevSentence | None:

@@ -20,6 +20,7 @@ from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, N
 from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
 from npda.models.features import features_of
+from npda.models.inputs import hear_batch
 
 
 class ExplainableRetriever(Retriever, Protocol):
@@ -32,8 +33,7 @@ class ExplainableRetriever(Retriever, Protocol):
 def hear(backbone: Backbone, name: str, language: str | None = None) -> Memory:
     """Read an audio file and encode it, a batch of one. language: target language, for models with several"""
     features = features_of(backbone, load(name), name)
-    prompts = torch.tensor([backbone.prompt(language)])
-    return backbone.hear(torch.from_numpy(features)[None], torch.tensor([len(features)]), prompts)
+    return hear_batch(backbone, [features], torch.tensor([backbone.prompt(language)]))
 
 
 @torch.inference_mode()
@@ -61,7 +61,7 @@ def explain(
     if (
         not adapted.ended and memory.with_full_padding is not None
     ):  # as in ``search_with_retry``; here the memory matters too
-        memory = memory.with_full_padding(torch.tensor([0]))
+        memory = memory.with_full_padding(torch.tensor([0], device=memory.mask.device))
         ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, combiner)])
     pieces = Pieces(backbone.target)
     produced = [*adapted.tokens, backbone.target.eos] if adapted.ended else [*adapted.tokens]

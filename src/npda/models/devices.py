@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import torch
 
 from npda.io.errors import InputError
@@ -55,3 +57,34 @@ def device_of(model: object) -> torch.device:
     """Where a model's weights are; the processor for a backbone that is no torch module."""
     parameters = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
     return next((parameter.device for parameter in parameters), torch.device("cpu"))
+
+
+def dtype_of(model: object) -> torch.dtype:
+    """What a model's weights are; float32 for a backbone that is no torch module."""
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
+    return next((parameter.dtype for parameter in parameters), torch.float32)
+
+
+def follow(network: torch.nn.Module, inputs: torch.Tensor) -> None:
+    """Move a small network to where its inputs are."""
+    if device_of(network) != inputs.device:
+        with torch.inference_mode(False):  # parameters made in inference mode could not be trained any more
+            network.to(inputs.device)
+
+
+def to_host(*tensors: torch.Tensor) -> Callable[[], list[np.ndarray]]:
+    """Begin to copy tensors to the processor. What it gives waits for them, and not for what the device was told later.
+
+    So the processor can go on with the numbers while the device computes something else.
+    """
+    if tensors[0].device.type != "cuda":
+        return lambda: [tensor.cpu().numpy() for tensor in tensors]
+    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]  # into pinned memory
+    copied = torch.cuda.Event()
+    copied.record(torch.cuda.current_stream(tensors[0].device))
+
+    def wait() -> list[np.ndarray]:
+        copied.synchronize()
+        return [copy.numpy() for copy in copies]
+
+    return wait

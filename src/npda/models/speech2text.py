@@ -144,7 +144,7 @@ class Speech2Text(nn.Module):
             ffn=config.encoder_ffn_dim,
             dropout=float(config.dropout) if dropout is None else dropout,
         )
-        self.text_encoder = TextEncoder(size, self.source.pad).train(self.training)
+        self.text_encoder = TextEncoder(size, self.source.pad).to(self.model.device).train(self.training)
         return self.text_encoder
 
     @property

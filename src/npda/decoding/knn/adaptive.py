@@ -20,6 +20,7 @@ from npda.datastore.format import FileInfo
 from npda.decoding.knn.combiners import Retrieved, knn_weights
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.models.devices import follow
 
 WEIGHTS, SETTINGS = "adaptive.safetensors", "adaptive.json"
 
@@ -78,6 +79,7 @@ class AdaptiveCombiner(nn.Module):
     @torch.inference_mode()
     def weigh(self, distances: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """``combine`` from distances and values alone, which is all that it looks at."""
+        follow(self, distances)
         return self(distances.to(self._weight.dtype), values)
 
     def forward(self, distances: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from npda.datastore.retrieval.local import Neighbours, Retriever
+from npda.decoding.fusion import Finish
 from npda.decoding.knn.combiners import Combiner, Retrieved, mixed
+from npda.models.devices import to_host
 
 
 class KnnFusion:
@@ -21,9 +23,18 @@ class KnnFusion:
         self.combiner = combiner
 
     def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
+        return self.begin(states, prefixes, sentences)(log_probs)
+
+    def begin(self, states: Tensor, prefixes: Tensor, sentences: Tensor) -> Finish:
         if self.combiner.is_inactive:
-            return log_probs  # the model itself, bit for bit
-        queries, tokens, of = states.float().cpu().numpy(), prefixes.cpu().numpy(), sentences.cpu().numpy()
+            return lambda log_probs: log_probs  # the model itself, bit for bit
+        copied = to_host(states.float(), prefixes, sentences)
+        return lambda log_probs: self._mix(states, log_probs, *copied())
+
+    def _mix(
+        self, states: Tensor, log_probs: Tensor, queries: np.ndarray, tokens: np.ndarray, of: np.ndarray
+    ) -> Tensor:
+        """queries, tokens, of: states, prefixes and sentences on the processor"""
         # The beams of a sentence stand together and begin alike: of equal rows in a row one is searched for.
         new = (queries[1:] != queries[:-1]).any(axis=1) | (of[1:] != of[:-1])
         if new.all():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from npda.decoding.fusion import Fusion
+from npda.models.devices import follow
 
 SIGNS = 4  # of certainty, see ``signs``
 
@@ -51,6 +52,7 @@ class LearnedGate(nn.Module):
 
     @torch.inference_mode()
     def worthwhile(self, states: Tensor, log_probs: Tensor) -> Tensor:
+        follow(self, states)
         return self(states.float(), signs(states, log_probs)) >= self.threshold
 
 

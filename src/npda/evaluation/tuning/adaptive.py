@@ -21,6 +21,7 @@ from npda.evaluation.tuning.fitting import Fit, FitOptions, fit
 from npda.evaluation.tuning.likelihood import DevNeighbours, forced
 from npda.io.errors import InputError
 from npda.io.progress import bar
+from npda.models.devices import follow
 
 SHARES = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9  # of the searches, that a gate may skip
 _LEAST = 1e-12  # a probability whose logarithm is still a number
@@ -173,6 +174,7 @@ def learn_gate(
 @torch.no_grad()
 def set_share(gate: LearnedGate, observed: Observations, skip: float) -> None:
     """Let a gate skip another share of the positions."""
+    follow(gate, observed.states)
     gate.threshold.copy_(torch.quantile(gate(observed.states, observed.certainty), skip))
 
 

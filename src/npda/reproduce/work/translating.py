@@ -29,6 +29,7 @@ from npda.evaluation.similarity import similarity
 from npda.evaluation.tuning.search import tune
 from npda.evaluation.tuning.shallow import tune_shallow
 from npda.io.files import atomic_write, write_lines
+from npda.models.inputs import hear_batch
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.reproduce.work import corpora
@@ -216,11 +217,10 @@ def _frames_kept(translator: Translator | Cascade, test: Sequence[Utterance]) ->
         return {}
     kept = total = 0
     for utterance in test:
-        features = torch.from_numpy(backbone.features(audio.load(utterance.audio)))[None]
-        lengths = torch.tensor([features.shape[1]])
+        features = backbone.features(audio.load(utterance.audio))
         with torch.inference_mode():
-            kept += int(backbone.hear(features, lengths).mask.sum())
-            total += int(backbone.encoded_lengths(lengths))
+            kept += int(hear_batch(backbone, [features]).mask.sum())
+            total += int(backbone.encoded_lengths(torch.tensor([len(features)])))
     return {"share of frames kept": kept / total}
 
 

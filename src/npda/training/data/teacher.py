@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from npda.corpus.manifest import Utterance
 from npda.io.files import atomic_directory
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
+from npda.models.inputs import hear_batch, token_rows
 from npda.training.loop.batching import by_length
 from npda.training.data.speech import fingerprint, target_tokens
 from npda.training.data.features import FeatureStore
@@ -77,11 +77,9 @@ def _compute(
     with bar(progress) as display:
         task = display.add_task("computing teacher states", total=len(utterances), note="")
         for indices in by_length([u.n_frames for u in utterances], batch_frames):
-            heard = [torch.from_numpy(features[utterances[i]]) for i in indices]
-            tokens = [torch.tensor(targets[i][1][:-1]) for i in indices]
-            padded = pad_sequence(tokens, batch_first=True, padding_value=backbone.target.pad)
-            memory = backbone.hear(pad_sequence(heard, batch_first=True), torch.tensor([len(h) for h in heard]), padded)
-            for i, row in zip(indices, backbone.states(memory, padded), strict=True):
+            tokens = token_rows(backbone, [targets[i][1][:-1] for i in indices], backbone.target.pad)
+            memory = hear_batch(backbone, [features[utterances[i]] for i in indices], tokens)
+            for i, row in zip(indices, backbone.states(memory, tokens).float().cpu(), strict=True):
                 first = targets[i][0] - 1  # the last token of the prompt predicts the first of the text
                 states[offsets[i] : offsets[i + 1]] = row[first : first + lengths[i]].numpy()
             display.advance(task, len(indices))

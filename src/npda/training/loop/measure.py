@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from accelerate.state import PartialState
 
+from npda.models.devices import device_of
 from npda.training.data.speech import Data
 from npda.training.loop.batching import by_length
 from npda.training.loop.processes import add_up
@@ -15,7 +16,7 @@ from npda.training.objectives.translation import Objective
 def means(objective: Objective, data: Data, batch_frames: int, processes: PartialState) -> dict[str, float]:
     """The mean of every term over all data, in evaluation mode and float32; the processes share the work."""
     objective.eval()
-    device = torch.device(processes.device or "cpu")
+    device = device_of(objective)
     sums, counts = dict.fromkeys(objective.terms, 0.0), dict.fromkeys(objective.terms, 0)
     batches = by_length(data.lengths, batch_frames)
     for indices in batches[processes.process_index :: processes.num_processes]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from accelerate.state import PartialState
 from torch import Tensor
 
+from npda.models.devices import choose_device, choose_dtype
 from npda.training.loop.settings import Precision
 
 
@@ -24,14 +28,23 @@ def add_up(values: Tensor, processes: PartialState) -> Tensor:
     return values
 
 
-def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+def training_device(processes: PartialState, device: str | torch.device = "auto") -> torch.device:
+    """The device that was chosen; each of several processes has its own from accelerate."""
+    if processes.num_processes > 1:
+        return torch.device(processes.device or "cpu")
+    return choose_device(device)
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
     """The context of a forward pass: products in bfloat16 if wanted and if the device is made for them."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16" and _multiplies_bfloat16(device))
+    if precision == "bfloat16" and _multiplies_bfloat16(device):
+        return torch.autocast(device.type, torch.bfloat16)
+    return nullcontext()
 
 
 def _multiplies_bfloat16(device: torch.device) -> bool:
     """GPUs do, and processors with AVX-512 BF16 or AMX; others take ten times as long as for float32."""
     if device.type != "cpu":
-        return device.type == "cuda"
+        return choose_dtype(device) == torch.bfloat16
     able = torch.cpu.get_capabilities()
     return bool(able.get("avx512_bf16") or able.get("amx_bf16"))

@@ -22,13 +22,14 @@ from torch.utils.data import DataLoader
 
 from npda.io.errors import InputError
 from npda.io.progress import Display, bar, stage
+from npda.models.devices import device_of
 from npda.training.data.speech import Data, Share
 from npda.training.loop.batching import BatchPlan, UpdatePlan, derived_seed
 from npda.training.loop.checkpoints import State, restore, trainable
 from npda.training.loop.gradients import Gradients
 from npda.training.loop.log import Window
 from npda.training.loop.measure import means
-from npda.training.loop.processes import add_up, autocast, running
+from npda.training.loop.processes import add_up, autocast, running, training_device
 from npda.training.loop.run import Run
 from npda.training.loop.schedule import learning_rate
 from npda.training.loop.settings import TrainingSettings
@@ -62,11 +63,13 @@ def train(
     on_evaluate: OnEvaluate | None = None,
     progress: bool = True,
     plan: UpdatePlan | None = None,
+    device: str | torch.device = "auto",
 ) -> TrainingSummary:
     """Train from the beginning or from the run's last checkpoint, then publish the best weights.
 
     publish: writes the model, with the weights the objective has by then, into a directory
     plan: what makes an update; by default examples of similar length, in the order of the seed
+    device: see ``npda.models.devices``; of several processes each has its own
     """
     processes = running()
     if settings.batches_per_update % processes.num_processes:
@@ -74,7 +77,7 @@ def train(
             f"batches_per_update is {settings.batches_per_update}, which {processes.num_processes} processes "
             "cannot share evenly; choose a multiple of the number of processes."
         )
-    objective.to(processes.device)
+    objective.to(training_device(processes, device))
     plan = plan or BatchPlan(data.lengths, settings.batch_frames, settings.batches_per_update, settings.seed)
     trainer = _Trainer(objective, data, dev, settings, plan, run, processes, on_evaluate)
     trainer.resume()
@@ -99,7 +102,7 @@ class _Trainer:
         self.objective, self.data, self.dev, self.settings, self.run = objective, data, dev, settings, run
         self.plan = plan
         self.processes, self.on_evaluate = processes, on_evaluate
-        self.device = torch.device(processes.device or "cpu")
+        self.device = device_of(objective)
         self.state = State()
         self.total = self._total_updates()
         parameters = trainable(objective).values()

@@ -112,7 +112,7 @@ class Align(Objective):
         self.variant = variant
         self.label_smoothing = label_smoothing
         self.subwords = subwords
-        self.only = only
+        self.register_buffer("only", only, persistent=False)  # moves with the model
         self.terms = ("loss", "nll", "mse", "cosine")
         weights = {"loss": 1.0, "mse": mse_weight}
         weights.pop({"no-mse": "mse", "mse-only": "loss"}.get(variant, ""), None)

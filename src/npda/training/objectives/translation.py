@@ -121,7 +121,7 @@ class _Text(Objective):
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
-        self.only = only
+        self.register_buffer("only", only, persistent=False)  # moves with the model
         self.terms = ("loss", "nll")
         self.weights = {"loss": 1.0}
 

@@ -16,6 +16,7 @@ from npda.io.errors import InputError
 from npda.models import is_public, load_backbone
 from npda.models.backbone import Backbone
 from npda.models.config import read_config
+from npda.models.devices import choose_device
 from npda.text import Vocabulary
 from npda.training.data.copy_task import copy_data
 from npda.training.data.speech import fingerprint, occurring
@@ -23,7 +24,7 @@ from npda.training.data.subwords import SubwordSampling
 from npda.training.data.teacher import TeacherStates
 from npda.training.loop.batching import BatchPlan
 from npda.training.loop.mixing import Mixed, MixedData, MixedPlan
-from npda.training.loop.processes import running
+from npda.training.loop.processes import running, training_device
 from npda.training.loop.run import Run
 from npda.training.loop.settings import ALIGN_MINI, ALIGN_PRETRAINED, TrainingSettings
 from npda.training.loop.train import TrainingSummary, train
@@ -91,13 +92,16 @@ def train_alignment(
     source_language: str | None = None,
     progress: bool = True,
     teacher: str | Path | None = None,
+    device: str | torch.device = "auto",
 ) -> TrainingSummary:
     """Write the model with a trained text encoder to ``out``; a run that was interrupted there goes on.
 
     source_language: that is spoken, for models that have to be told
     teacher: directory of ``compute_teacher`` for the same model and data; by default one in the run's own
+    device: see ``npda.models.devices``
     """
-    backbone = _teachable(model, source_language)
+    device = training_device(running(), device)
+    backbone = _teachable(model, source_language).to(device)
     variant = options.variant or default_variant(model)
     options = replace(options, variant=variant)
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
@@ -130,8 +134,9 @@ def train_alignment(
             cut = settings.batch_frames, settings.batches_per_update, settings.seed
             plan = MixedPlan(BatchPlan(train_data.lengths, *cut), BatchPlan(copied.lengths, *cut))
         return train(
-            objective, everything, held_out, settings, run, backbone.save_pretrained, progress=progress, plan=plan
-        )
+            objective, everything, held_out, settings, run, backbone.save_pretrained,
+            progress=progress, plan=plan, device=device,
+        )  # fmt: skip
 
 
 def compute_teacher(
@@ -142,10 +147,15 @@ def compute_teacher(
     settings: TrainingSettings,
     source_language: str | None = None,
     progress: bool = True,
+    device: str | torch.device = "auto",
 ) -> None:
-    """The states that an alignment with these settings learns from: much of its time, the same for every variant."""
+    """The states that an alignment with these settings learns from: much of its time, the same for every variant.
+
+    device: see ``npda.models.devices``
+    """
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))
-    _make_teacher(Path(out), _teachable(model, source_language), data, dev_data, progress)
+    backbone = _teachable(model, source_language).to(choose_device(device))
+    _make_teacher(Path(out), backbone, data, dev_data, progress)
 
 
 def _make_teacher(

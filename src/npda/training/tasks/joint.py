@@ -43,6 +43,7 @@ def train_joint(
     layers: int | None = None,
     batch_tokens: int | None = None,
     progress: bool = True,
+    device: str | torch.device = "auto",
 ) -> TrainingSummary:
     """Write the jointly trained model to ``out``; a run that was interrupted there goes on.
 
@@ -50,6 +51,7 @@ def train_joint(
     triplets, dev: manifests; the dev loss is that of translating speech
     text: in-domain pairs (.tsv); layers: of a random text encoder, by default as many as the speech encoder has
     batch_tokens: of both sides in a batch of text, by default a third of ``batch_frames``
+    device: see ``npda.models.devices``
     """
     backbone = load_speech2text(model)
     utterances, dev_utterances = (
@@ -92,4 +94,7 @@ def train_joint(
             BatchPlan(data.first.lengths, settings.batch_frames, settings.batches_per_update, settings.seed),
             BatchPlan(data.second.lengths, batch_tokens, settings.batches_per_update, settings.seed),
         )
-        return train(objective, data, dev_data, settings, run, backbone.save_pretrained, progress=progress, plan=plan)
+        return train(
+            objective, data, dev_data, settings, run, backbone.save_pretrained,
+            progress=progress, plan=plan, device=device,
+        )  # fmt: skip

@@ -31,11 +31,13 @@ def train_language_model(
     settings: TrainingSettings,
     preset: str = "paper",
     progress: bool = True,
+    device: str | torch.device = "auto",
 ) -> TrainingSummary:
     """Write a language model to ``out``; a run that was interrupted there goes on.
 
     texts, dev: pairs or manifests (.tsv), whose target side counts, or plain text, a sentence a line
     vocabulary: directory of the translator it is to advise
+    device: see ``npda.models.devices``
     """
     if preset not in PRESETS:
         raise InputError(f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}.")
@@ -58,4 +60,5 @@ def train_language_model(
             run,
             model.save_pretrained,
             progress=progress,
+            device=device,
         )

@@ -125,10 +125,12 @@ def train_speech(
     settings: TrainingSettings = TrainingSettings(),
     on_evaluate: Callable[[Trainable, int], Mapping[str, float]] | None = None,
     progress: bool = True,
+    device: str | torch.device = "auto",
 ) -> TrainingSummary:
     """Train a model and write it to ``out``; a run that was interrupted there goes on.
 
     on_evaluate: called with the model and the update at every evaluation, gives more figures for the log
+    device: see ``npda.models.devices``
     """
     utterances = _read(train_manifests)
     dev_utterances = _read(dev_manifests)
@@ -164,7 +166,7 @@ def train_speech(
         else:
             objective = further.objective(backbone, model, settings, augment)
         hook = (lambda update: on_evaluate(backbone, update)) if on_evaluate is not None else None
-        return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress)
+        return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress, device=device)
 
 
 def _read(manifests: Sequence[str | Path]) -> list[Utterance]:

@@ -68,10 +68,12 @@ def train_text(
     model: TextModel = TextModel(),
     settings: TrainingSettings = TrainingSettings(spec_augment=None),
     progress: bool = True,
+    device: str | torch.device = "auto",
 ) -> TrainingSummary:
     """Write a translator of text to ``out``; a run that was interrupted there goes on.
 
     pairs, dev: .tsv with src_text and tgt_text, manifests with transcripts included
+    device: see ``npda.models.devices``
     """
     description = {
         "task": "mt",
@@ -93,6 +95,7 @@ def train_text(
             run,
             backbone.save_pretrained,
             progress=progress,
+            device=device,
         )
 
 
