@@ -96,6 +96,8 @@ class Align(Objective):
     mse_weight: 1 in the paper, whose states are small; only: the soft-max is over these tokens, see ``token_losses``
     """
 
+    only: Tensor | None
+
     def __init__(
         self,
         backbone: Backbone,

@@ -115,6 +115,8 @@ class _Text(Objective):
     only: the soft-max is over these tokens, see ``token_losses``
     """
 
+    only: Tensor | None
+
     def __init__(
         self, model: Backbone | LanguageModel, label_smoothing: float = 0.1, only: Tensor | None = None
     ) -> None:
