@@ -29,9 +29,10 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.adaptive import AdaptiveCombiner, AdaptiveOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fast import FastFusion, FastRetriever
 from npda.decoding.knn.following import FollowingFusion, FollowOptions
-from npda.decoding.knn.fusion import KnnFusion, KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.knn.skipping import LearnedGate, SkippingFusion, SureGate
 from npda.decoding.shallow import ShallowFusion
 from npda.evaluation.devset import DevSet
