@@ -158,6 +158,7 @@ def test_short_and_long_files_keep_their_order(directory, recordings, tmp_path):
     assert first["segments"] == last["segments"]
     assert first["segments"][0]["start"] == 0
     assert len(talk["segments"]) > 8
+    assert npda("translate", *files[1:3], "--model", directory, "--quiet").stderr == ""
     assert silence["segments"] == []
     answer = npda("translate", *files, "--model", directory, "-f", "tsv", "--output-dir", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"short.tsv", "short-2.tsv", "talk.tsv", "silence.tsv"}

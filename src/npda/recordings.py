@@ -42,6 +42,7 @@ class Translating:
     """Translates recordings in their order; what is longer than the model takes is cut at its pauses.
 
     advance: is told of every second of audio that is done; faults: what could not be read
+    quiet: report faults only
     one_line: a row of a manifest that has to be cut is one segment again
     """
 
@@ -52,6 +53,7 @@ class Translating:
     segmenting: Segmenting
     advance: Callable[[float], object]
     one_line: bool = False
+    quiet: bool = False
     faults: list[InputError] = field(default_factory=list)
 
     def results(self, recordings: Iterable[AudioInput]) -> Iterator[Result]:
@@ -83,7 +85,8 @@ class Translating:
         from npda.segmentation import best_detector
 
         detector = best_detector()
-        say(f"{recording.name} lasts {recording.seconds:.0f} s: cut at its pauses, found by {detector.name}.")
+        if not self.quiet:
+            say(f"{recording.name} lasts {recording.seconds:.0f} s: cut at its pauses, found by {detector.name}.")
         done = 0.0
         try:
             for segment in self.translator.translate_long(
@@ -95,7 +98,7 @@ class Translating:
         except InputError as error:
             self._report(error, f"skipped from {done:.0f} s on")
         else:
-            if not done:
+            if not done and not self.quiet:
                 say(f"{recording.name}: there is no speech in it.")
         self.advance(max(0.0, (recording.seconds or 0) - done))
 

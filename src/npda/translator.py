@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from npda import audio
+from npda.corpus.languages import language_code
 from npda.datastore.retrieval.local import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
@@ -77,10 +78,10 @@ class Translator:
     ) -> Translator:
         """Open a model by its directory, made by ``npda train`` or by transformers, or by its name on the hub.
 
-        source_language: what is spoken, for models with several
+        source_language: what is spoken, for models with several, by name (English) or code (en)
         int8: compute in eight bits, faster on a processor and less exact, see docs/performance.md
         """
-        backbone = load_backbone(Path(model), source_language)
+        backbone = load_backbone(Path(model), source_language and language_code(source_language))
         if int8:
             packing = getattr(backbone, "packing", None)
             if packing is None:
@@ -104,7 +105,7 @@ class Translator:
     ) -> Translation:
         """Translate one file or one array of samples.
 
-        language: target language, for models with several
+        language: target language, for models with several, by name (German) or code (de)
         datastore: one or several to search together
         k, lambda_, temperature: of eq. 2 and 5; by default what the (first) datastore was tuned to, or the paper's
         adaptive: use the network that `npda tune --adaptive` has trained for the (first) datastore to choose k and λ
@@ -129,7 +130,7 @@ class Translator:
         fusions: what else has a say in every token, see ``neighbours``
         on_error: called for an input that cannot be read, which then gives None; without it the error is raised
         """
-        prompt = self.backbone.prompt(language)
+        prompt = self.backbone.prompt(language and language_code(language))
         sources = iter(sources)
         while window := list(islice(sources, _WINDOW)):
             heard = [self._hear(source, on_error) for source in window]
@@ -183,7 +184,7 @@ class Translator:
         combiner: by default what the first store was tuned to
         """
         for store in stores:
-            store.check(self.backbone, language)
+            store.check(self.backbone, language and language_code(language))
         retriever = stores[0] if len(stores) == 1 else JoinedRetriever(stores)
         return KnnFusion(retriever, tuned_combiner(stores[0]) if combiner is None else combiner)
 

@@ -134,7 +134,7 @@ def test_a_dev_set_of_both_languages_keeps_them_apart(translator, speech):
 def test_a_store_of_one_language_is_refused_for_the_other(translator, french_store, speech):
     assert french_store.info.languages == ("fr",)
     heard = speech["fr"][0].audio
-    found = translator.translate(heard, language="fr", datastore=french_store, k=4, lambda_=0.5, temperature=10)
+    found = translator.translate(heard, language="French", datastore=french_store, k=4, lambda_=0.5, temperature=10)
     assert found.text == references("fr")[0]
     with pytest.raises(InputError, match="holds translations into fr, none into de"):
         translator.translate(heard, language="de", datastore=french_store)

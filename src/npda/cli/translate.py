@@ -119,6 +119,7 @@ def translate(
             segment,
             lambda seconds: display.advance(task, seconds),
             one_line=format == "txt",
+            quiet=quiet,
         )
         # What was skipped keeps its place, so that lines and rows of a manifest correspond.
         results = work.results(recordings)
