@@ -7,7 +7,7 @@ import itertools
 from pathlib import Path
 
 from npda.decoding.beam import SearchOptions
-from npda.decoding.knn.fusion import KnnOptions
+from npda.decoding.knn.combiners import KnnOptions
 from npda.demo.page import write_report
 from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, DemoReport, SystemResult
 from npda.evaluation.similarity import Similarity
