@@ -22,8 +22,8 @@ from benchmarks.harness import Line, arguments, interleaved, ratio, report
 from npda.audio import Normalizer
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
-from npda.datastore.build import BuildOptions
 from npda.datastore.encode import BATCH_TOKENS
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.demo.model import SHIPPED
 from npda.models.batches import cut

@@ -21,7 +21,8 @@ from benchmarks import keys
 from benchmarks.decode import model, ours, speech, theirs
 from benchmarks.harness import Line, Result, Skipped, arguments, interleaved, ratio, report, sizes
 from benchmarks.search import KEYS
-from npda.datastore.retrieval.local import LocalRetriever, Neighbours
+from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.retrieval.protocol import Neighbours
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion

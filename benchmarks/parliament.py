@@ -8,7 +8,7 @@ from npda.corpus import mini
 from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
-from npda.datastore.build import BuildOptions
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.demo.model import SHIPPED
 from npda.evaluation.devset import Way

@@ -32,7 +32,7 @@ from benchmarks.keys import indexed
 from npda import audio
 from npda.corpus.manifest import read_manifest
 from npda.corpus.pairs import read_pairs
-from npda.datastore.build import BuildOptions
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion

@@ -24,7 +24,7 @@ from tiny_whisper import waveform
 
 from npda.cascade import Cascade, TextTranslator
 from npda.corpus.manifest import write_manifest
-from npda.datastore.build import BuildOptions
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion

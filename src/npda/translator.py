@@ -14,7 +14,7 @@ import torch
 
 from npda import audio
 from npda.corpus.languages import language_code
-from npda.datastore.retrieval.local import JoinedRetriever
+from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion

@@ -18,7 +18,7 @@ from npda.adapt.text_path import TextPath, can_read
 from npda.cli.adapt import adapt as adapt_verb
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import Pair, read_pairs, write_pairs
-from npda.datastore.build import BuildOptions
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.tuned import load_learned, load_tuned

@@ -21,7 +21,7 @@ from npda.corpus.pairs import Pair, write_pairs
 from npda.corpus.recording import synthesize
 from npda.corpus.synthesis import Espeak
 from npda.corpus.voices import PicoVoice, PiperVoice, voice
-from npda.datastore.build import BuildOptions, Source
+from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 

@@ -18,7 +18,7 @@ from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore import build as build_module
-from npda.datastore.build import BuildOptions, Source
+from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
 from npda.io.errors import InputError
@@ -140,7 +140,7 @@ _SCRIPT = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 import tiny_store
-from npda.datastore.build import BuildOptions
+from npda.datastore.source import BuildOptions
 from npda.datastore.encode import Encoder
 from npda.datastore.store import Datastore
 
@@ -243,7 +243,7 @@ _LARGE = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
 import tiny_store
-from npda.datastore.build import BuildOptions
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 
 stream = (pair for seed in range(int(sys.argv[3])) for pair in tiny_store.pairs(2_000, seed))

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from npda.cli.compress import compress as compress_verb
-from npda.datastore.build import BuildOptions, Source
 from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.format import PROJECTION_FILE
 from npda.datastore.index.exact import ExactSearcher
 from npda.datastore.projection import Projection
 from npda.datastore.pruning import PruneOptions, redundant
-from npda.datastore.retrieval.local import JoinedRetriever
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
 from npda.io.errors import InputError

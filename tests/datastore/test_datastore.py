@@ -10,8 +10,9 @@ import pytest
 import tiny_store
 
 from npda.datastore import edit
-from npda.datastore.build import BuildOptions, Source
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
 from npda.io.errors import InputError

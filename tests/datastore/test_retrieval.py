@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npda.datastore.index import exact, search
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
-from npda.datastore.table import KeyTable
+from npda.datastore.key_table import KeyTable
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
 from npda.io.errors import InputError
 
 

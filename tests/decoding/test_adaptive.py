@@ -19,7 +19,7 @@ from npda.cli.explain import explain as explain_verb
 from npda.cli.translate import translate
 from npda.cli.tune import tune
 from npda.corpus.pairs import Pair, write_pairs
-from npda.datastore.retrieval.local import Neighbours
+from npda.datastore.retrieval.protocol import Neighbours
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.adaptive import (

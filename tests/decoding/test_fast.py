@@ -6,10 +6,10 @@ import tiny_store
 import torch
 
 from npda.corpus.pairs import Pair
-from npda.datastore.build import BuildOptions
 from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.pruning import PruneOptions
-from npda.datastore.sources import SourceWords, words
+from npda.datastore.source import BuildOptions
+from npda.datastore.source_words import SourceWords, words
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions

@@ -10,9 +10,10 @@ from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.datastore.compress import CompressOptions, compress
 from npda.datastore.pruning import PruneOptions
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
-from npda.datastore.sentences import SeenSentences, StoredSentences
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
 from npda.datastore.store import Datastore
+from npda.datastore.stored_sentences import SeenSentences, StoredSentences
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.following import FollowingFusion, FollowOptions

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.datastore.retrieval.local import Neighbours
+from npda.datastore.retrieval.protocol import Neighbours
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import (
     KnnOptions,

@@ -18,8 +18,8 @@ from npda import audio
 from npda.cli.tune import tune as tune_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair, write_pairs
-from npda.datastore.build import Source
 from npda.datastore.retrieval.caching import CachingRetriever
+from npda.datastore.source import Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions, interpolate, knn_distribution, knn_weights

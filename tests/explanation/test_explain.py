@@ -23,8 +23,10 @@ from typer.testing import CliRunner
 from npda.cli.explain import explain as explain_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
-from npda.datastore.store import Datastore, Entry
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.retrieval.protocol import Entry, Neighbours
+from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion

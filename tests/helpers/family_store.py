@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny_store
 
-from npda.datastore.build import BuildOptions
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions

@@ -9,7 +9,7 @@ import tiny_store
 import tiny_whisper
 import torch
 
-from npda.datastore.retrieval.local import Neighbours
+from npda.datastore.retrieval.protocol import Neighbours
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion

@@ -27,8 +27,8 @@ from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs
 from npda.corpus.recording import synthesize
 from npda.corpus.voices import Voice, voice
-from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.fingerprint import model_digest
+from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.adaptive import SETTINGS as ADAPTIVE

@@ -13,8 +13,7 @@ from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.corpus.pairs import Pair
-    from npda.datastore.build import Source
-    from npda.datastore.encode import Sentence
+    from npda.datastore.source import Sentence, Source
 
 
 def build(
@@ -84,7 +83,7 @@ def build(
     given = _source(*inputs)
 
     from npda.cli.inspect import print_store
-    from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions
+    from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions
     from npda.datastore.store import Datastore
     from npda.models import load_backbone
 
@@ -142,7 +141,7 @@ def _source(
             raise InputError(f"There is no file {path}.")
 
     from npda.corpus.pairs import stream_moses, stream_pairs
-    from npda.datastore.build import Source
+    from npda.datastore.source import Source
 
     sentences: Iterable[Sentence]
     kind = "speech" if speech else "glossary" if glossary else "text"

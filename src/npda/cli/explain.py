@@ -91,7 +91,7 @@ def explain(
     faults: list[InputError] = []
 
     def explanations() -> Iterator[Explanation]:
-        from npda.datastore.retrieval.local import JoinedRetriever
+        from npda.datastore.retrieval.joined import JoinedRetriever
         from npda.explanation.explain import explain as explain_one
         from npda.explanation.explain import hear
         from npda.io.progress import SHORT, track

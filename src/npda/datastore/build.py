@@ -14,75 +14,24 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
-from npda.datastore.encode import Encoder, Sentence
+from npda.datastore.encode import Encoder
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest, vocabulary_digest
-from npda.datastore.format import SHARDS, Kind, ShardInfo, SourceInfo, StoreInfo, write_info
+from npda.datastore.format import SHARDS, ShardInfo, SourceInfo, StoreInfo, write_info
 from npda.datastore.index.build import build_index
 from npda.datastore.index.spec import check_factory, choose
 from npda.datastore.projection import Projection
-from npda.datastore.shards import Entries, Shard, write_shard
-from npda.datastore.workspace import Workspace, clear, workspace
+from npda.datastore.shards import open_entries, write_shard
+from npda.datastore.source import BuildOptions, Sentence, Source
+from npda.datastore.workspace import Workspace, empty_folder, open_workspace
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
-
-if TYPE_CHECKING:
-    from npda.corpus.voices import Voice
-
-CHUNK = 8_192  # sentences a shard: some hundred megabytes of keys
-SPOKEN_CHUNK = 1_024  # of a text read aloud: some hundred megabytes of audio
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """How a store is built.
-
-    index: "auto", "exact", "paper" or a Faiss factory string; nprobe, rerank: other than that index's usual ones;
-    language: target language of sentences that do not name one; chunk: sentences a shard
-    """
-
-    index: str = "auto"
-    nprobe: int | None = None
-    rerank: int | None = None
-    language: str | None = None
-    chunk: int = CHUNK
-    progress: bool = True
-
-    def __post_init__(self) -> None:
-        if self.chunk < 1:
-            raise ValueError("a shard needs at least one sentence")
-        if (self.nprobe is not None and self.nprobe < 1) or (self.rerank is not None and self.rerank < 0):
-            raise ValueError("nprobe must be at least 1, rerank at least 0")
-
-
-@dataclass(frozen=True)
-class Source:
-    """Sentences under one name: pairs, read as text, or utterances, heard, or pairs that a voice reads aloud.
-
-    total: how many, for the progress bar, where ``len(sentences)`` cannot tell; voice: with the kind "spoken";
-    audio: folder where what it says stays, or is found already; else it is deleted shard by shard
-    """
-
-    name: str
-    sentences: Iterable[Sentence]
-    kind: Kind = "text"
-    total: int | None = None
-    voice: Voice | None = None
-    audio: Path | None = None
-
-    def __post_init__(self) -> None:
-        if (self.kind == "spoken") != (self.voice is not None):
-            raise ValueError("a source is spoken if it has a voice")
-        if not self.name.strip() or any(ord(character) < 32 for character in self.name):
-            raise InputError(f"A source cannot be called {self.name!r}: give it a name that can be read.")
 
 
 def build_store(backbone: Backbone, source: Source, path: Path, options: BuildOptions = BuildOptions()) -> StoreInfo:
@@ -90,8 +39,8 @@ def build_store(backbone: Backbone, source: Source, path: Path, options: BuildOp
     if os.path.lexists(path):
         raise InputError(f"{path} already exists: append to it, remove it, or choose another name.")
     check_factory(options.index, backbone.dim)
-    with workspace(path.with_name(f".{path.name}.building")) as work:
-        work.begin(plan(backbone, source, options))
+    with open_workspace(path.with_name(f".{path.name}.building")) as work:
+        work.continue_or_restart(plan(backbone, source, options))
         added, shards = encode_source(backbone, source, work, options)
         entries = open_entries([(work.store, shard) for shard in shards], backbone.dim)
         spec = choose(options.index, entries.count, backbone.dim, options.nprobe, options.rerank)
@@ -106,7 +55,7 @@ def build_store(backbone: Backbone, source: Source, path: Path, options: BuildOp
             next_shard=len(shards),
             sources=(added,),
             shards=tuple(shards),
-            index=build_index(entries, spec, options.index, target, work.parts, options.progress),
+            index=build_index(entries, spec, options.index, target, work.index_parts, options.progress),
         )
         write_info(work.store, info)
         os.rename(work.store, path)
@@ -148,7 +97,7 @@ def encode_source(
             chunk_digest = _digest(chunk)
             digest.update(chunk_digest.encode())
             languages.update(sentence.tgt_lang or options.language for sentence in chunk)
-            shard, left_out = _finished(work, number, first, chunk_digest) or _encode(
+            shard, left_out = _finished_shard(work, number, first, chunk_digest) or _encode(
                 encoder, source, chunk, work, number, first, chunk_digest
             )
             if shard.keys:
@@ -171,11 +120,6 @@ def encode_source(
     return info, shards
 
 
-def open_entries(shards: Sequence[tuple[Path, ShardInfo]], dim: int, keep_mapped: bool = False) -> Entries:
-    """shards: each with the store it lies in; see ``Entries``"""
-    return Entries([Shard(store, info, dim) for store, info in shards], dim, keep_mapped)
-
-
 def _encode(
     encoder: Encoder,
     source: Source,
@@ -185,7 +129,7 @@ def _encode(
     first: int,
     digest: str,
 ) -> tuple[ShardInfo, int]:
-    clear(work.parts)  # an index begun before this shard was there does not know it
+    empty_folder(work.index_parts)  # an index begun before this shard was there does not know it
     with _heard(source, sentences, work) as heard:
         chunk, skipped = encoder.encode(heard)
         skipped += len(sentences) - len(heard)
@@ -193,7 +137,7 @@ def _encode(
     count = len(chunk.values)
     files = write_shard(work.store, name, chunk) if count else {}
     shard = ShardInfo(name=name, source=source.name, first=first, keys=count, sentences=len(chunk.texts), files=files)
-    with atomic_write(work.records / f"{name}.json") as temporary:
+    with atomic_write(work.finished_shards / f"{name}.json") as temporary:
         record = {"input": digest, "skipped": skipped, "shard": shard.model_dump()}
         temporary.write_text(json.dumps(record), encoding="utf-8")
     return shard, skipped
@@ -214,9 +158,9 @@ def _heard(source: Source, sentences: Sequence[Sentence], work: Workspace) -> It
         shutil.rmtree(folder)
 
 
-def _finished(work: Workspace, number: int, first: int, digest: str) -> tuple[ShardInfo, int] | None:
+def _finished_shard(work: Workspace, number: int, first: int, digest: str) -> tuple[ShardInfo, int] | None:
     """The shard of an interrupted run, if it was made of the same sentences."""
-    path = work.records / f"{number:05}.json"
+    path = work.finished_shards / f"{number:05}.json"
     if not path.is_file():
         return None
     record = json.loads(path.read_text(encoding="utf-8"))

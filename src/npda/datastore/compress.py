@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from npda.datastore.build import open_entries
 from npda.datastore.format import ShardInfo, StoreInfo, write_info
 from npda.datastore.index.build import build_index
 from npda.datastore.index.spec import check_factory, choose
 from npda.datastore.projection import Projection
 from npda.datastore.pruning import PruneOptions, redundant
-from npda.datastore.retrieval.local import open_searcher
-from npda.datastore.shards import Chunk, Shard, write_shard
+from npda.datastore.shards import Chunk, Shard, open_entries, write_shard
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
@@ -49,7 +47,7 @@ def compress(store: Datastore, path: Path, options: CompressOptions) -> Datastor
             projection = Projection.fit(store.entries, options.dim)
     gone = np.zeros(store.entries.limit, dtype=bool)
     if options.prune is not None:
-        gone[redundant(store.entries, open_searcher(store), options.prune, options.progress)] = True
+        gone[redundant(store.entries, store.searcher(), options.prune, options.progress)] = True
     with atomic_directory(path) as target:
         info = _write(store, target, projection, gone, asked, options.progress)
         write_info(target, info)

@@ -10,14 +10,15 @@ import os
 import shutil
 from pathlib import Path
 
-from npda.datastore.build import BuildOptions, Source, encode_source, open_entries, plan
+from npda.datastore.build import encode_source, plan
 from npda.datastore.fingerprint import check_belongs
 from npda.datastore.format import SHARDS, IndexInfo, ShardInfo, StoreInfo, read_info, write_info
 from npda.datastore.index.build import build_index, extend_index, filter_index
 from npda.datastore.index.spec import EXACT, choose
 from npda.datastore.projection import Projection
-from npda.datastore.shards import Entries
-from npda.datastore.workspace import Workspace, workspace
+from npda.datastore.shards import Entries, open_entries
+from npda.datastore.source import BuildOptions, Source
+from npda.datastore.workspace import Workspace, open_workspace
 from npda.io.errors import InputError
 from npda.io.locks import locked
 from npda.models.backbone import Backbone
@@ -33,8 +34,8 @@ def append_source(backbone: Backbone, source: Source, path: Path, options: Build
         if any(source.name == known.name for known in info.sources):
             raise InputError(f"{path} already has a source {source.name!r}: remove it first, or give another name.")
         tidy(path, info)
-        with workspace(path / _WORK) as work:
-            work.begin({**plan(backbone, source, options), "store": info.digest()})
+        with open_workspace(path / _WORK) as work:
+            work.continue_or_restart({**plan(backbone, source, options), "store": info.digest()})
             projection = None if info.projection is None else Projection.load(path, info.projection, info.dim)
             added, shards = encode_source(backbone, source, work, options, info.next_id, info.next_shard, projection)
             old = [(path, shard) for shard in info.shards]
@@ -66,15 +67,15 @@ def remove_source(path: Path, name: str) -> StoreInfo:
         tidy(path, info)
         shards = tuple(shard for shard in info.shards if shard.source != name)
         entries = open_entries([(path, shard) for shard in shards], info.dim)
-        with workspace(path / _WORK) as work:
-            work.begin({"remove": name, "store": info.digest()})
+        with open_workspace(path / _WORK) as work:
+            work.continue_or_restart({"remove": name, "store": info.digest()})
             if not shards:
                 index = IndexInfo(asked=info.index.asked, factory=EXACT)
             elif info.index.directory is None:
                 index = info.index
             else:
                 old, target = path / info.index.directory, work.store / _next_directory(info)
-                index = filter_index(entries, info.index, old, target, work.parts)
+                index = filter_index(entries, info.index, old, target, work.index_parts)
             new = info.model_copy(
                 update={
                     "count": entries.count,
@@ -105,9 +106,9 @@ def _extended(
     """The index of a grown store: extended, or chosen anew if all keys were compared so far."""
     if index.directory is not None:
         new = entries.shards[len(entries.shards) - added :]
-        return extend_index(entries, index, path / index.directory, target, new, work.parts, progress)
+        return extend_index(entries, index, path / index.directory, target, new, work.index_parts, progress)
     spec = choose(index.asked, entries.count, entries.dim)
-    return build_index(entries, spec, index.asked, target, work.parts, progress)
+    return build_index(entries, spec, index.asked, target, work.index_parts, progress)
 
 
 def _publish(work: Workspace, path: Path, shards: list[ShardInfo], info: StoreInfo) -> None:

@@ -15,16 +15,14 @@ from torch import Tensor
 
 from npda import audio
 from npda.corpus.manifest import Utterance
-from npda.corpus.pairs import Pair
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Chunk
+from npda.datastore.source import Sentence
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.batches import cut
 from npda.models.devices import device_of
 from npda.models.inputs import hear_batch, read_batch, token_rows
-
-Sentence = Pair | Utterance
 
 BATCH_TOKENS = 1_024  # padded tokens of a batch, the longer of its two sides; more do not fit a processor's caches
 ACCELERATED_TOKENS = 8_192  # of a batch on any other device

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from npda.datastore.format import SHARDS, FileInfo, ShardInfo
-from npda.datastore.table import KeyTable
+from npda.datastore.key_table import KeyTable
 from npda.io.errors import InputError
 
 _TEXTS = "texts.bin"
@@ -226,6 +226,11 @@ class Entries:
         sentences = shard.sentences
         start, end = np.searchsorted(sentences, [sentences[row], sentences[row] + 1])
         return shard.first + int(start), shard.first + int(end)
+
+
+def open_entries(shards: Sequence[tuple[Path, ShardInfo]], dim: int, keep_mapped: bool = False) -> Entries:
+    """shards: each with the store it lies in; see ``Entries``"""
+    return Entries([Shard(store, info, dim) for store, info in shards], dim, keep_mapped)
 
 
 def _single(keys: np.ndarray) -> np.ndarray:

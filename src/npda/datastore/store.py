@@ -1,40 +1,30 @@
-"""A datastore as the rest of the project meets it: opened, checked against a model, asked what a key stands for."""
+"""A datastore as the rest of the project sees it: opened, checked against a model, searched.
+
+Opening one imports nothing of building one: the methods that build or edit import what they need when they are called.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from npda.corpus.pairs import Pair
-from npda.datastore.build import BuildOptions, Source, build_store, open_entries
-from npda.datastore.edit import append_source, remove_source
 from npda.datastore.fingerprint import check_belongs
-from npda.datastore.format import SHARDS, StoreInfo, read_info, write_info
+from npda.datastore.format import INDEX_FILE, SHARDS, StoreInfo, read_info, write_info
+from npda.datastore.index.exact import ExactSearcher
+from npda.datastore.index.search import IndexSearcher, Searcher
 from npda.datastore.projection import Projection
-from npda.datastore.shards import Entries
+from npda.datastore.retrieval.protocol import Entry, Neighbours
+from npda.datastore.retrieval.state_search import StateSearch
+from npda.datastore.shards import Entries, open_entries
+from npda.datastore.source import BuildOptions, Source
 from npda.io.locks import locked
 from npda.models.backbone import Backbone
-
-if TYPE_CHECKING:
-    from npda.datastore.retrieval.local import Neighbours
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a key stands for: its sentence, and which of its target tokens follows the key.
-
-    token: the value; position: of that token, counted in target tokens from 0
-    """
-
-    source_text: str
-    target_text: str
-    position: int
-    token: int
-    source: str
 
 
 class Datastore:
@@ -80,16 +70,22 @@ class Datastore:
         cls, model: Any, source: Source, path: str | os.PathLike[str], options: BuildOptions = BuildOptions()
     ) -> Datastore:
         """Build a store from any source, speech and glossaries included. model: a Translator or a Backbone"""
+        from npda.datastore.build import build_store
+
         build_store(_backbone(model), source, Path(path), options)
         return cls.open(path)
 
     def append(self, model: Any, source: Source, options: BuildOptions = BuildOptions()) -> Datastore:
         """Add a source; the rest is not built again. Of the options, those of the index are the store's own."""
+        from npda.datastore.edit import append_source
+
         append_source(_backbone(model), source, self.path, options)
         return Datastore.open(self.path)
 
     def remove(self, source: str) -> Datastore:
         """Remove a source by its name; the ids of the others' keys stay."""
+        from npda.datastore.edit import remove_source
+
         remove_source(self.path, source)
         return Datastore.open(self.path)
 
@@ -135,15 +131,26 @@ class Datastore:
         source_text, target_text = shard.texts(int(shard.sentences[row]))
         return Entry(source_text, target_text, int(shard.positions[row]), int(shard.values[row]), shard.info.source)
 
-    def search(self, queries: Any, k: int) -> Neighbours:
-        """The nearest keys with the store's own settings; see ``LocalRetriever``. queries: [n, state dim] float32"""
-        return self._retriever.search(queries, k)
+    def searcher(self, nprobe: int | None = None, rerank: int | None = None, threads: int | None = None) -> Searcher:
+        """Finds keys near other keys: its queries are projected already. See ``LocalRetriever``."""
+        index = self.info.index
+        if self.index_directory is None:
+            return ExactSearcher(self.entries)
+        return IndexSearcher(
+            self.entries,
+            self.index_directory / INDEX_FILE,
+            index.nprobe if nprobe is None else nprobe,
+            index.rerank if rerank is None else rerank,
+            threads,
+        )
+
+    def search(self, queries: np.ndarray, k: int) -> Neighbours:
+        """The nearest keys with the store's own settings. queries: [n, state dim] float32"""
+        return self._states.search(queries, k)
 
     @cached_property
-    def _retriever(self) -> Any:
-        from npda.datastore.retrieval.local import LocalRetriever
-
-        return LocalRetriever(self)
+    def _states(self) -> StateSearch:
+        return StateSearch(self.entries, self.projection, self.searcher(), self.info.state_dim)
 
     def sizes(self) -> dict[str, int]:
         """Bytes on disk. keys are part of the shards; total is the shards, the index and the projection."""

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from npda.datastore.format import INDEX_FILE, FileInfo
+from npda.datastore.format import INDEX_FILE, FileInfo, read_info
 from npda.datastore.index.lists import open_mapped
-from npda.datastore.shards import Shard
-from npda.datastore.store import Datastore
+from npda.datastore.projection import Projection
+from npda.datastore.shards import Shard, open_entries
 from npda.io.errors import InputError
 from npda.io.progress import track
 
@@ -20,23 +20,28 @@ _REMEDY = "restore the datastore from its copy, or build it again."
 
 def verify(path: str | Path, progress: bool = True) -> None:
     """Check checksums, counts, keys and values; the first broken file is an InputError that names it."""
-    store = Datastore.open(path)
-    for shard in track(store.entries.shards, "verifying", enabled=progress):
+    path = Path(path)
+    info = read_info(path)
+    for shard in track(
+        open_entries([(path, shard) for shard in info.shards], info.dim).shards, "verifying", enabled=progress
+    ):
         for name, file in shard.info.files.items():
             _check_sum(shard.folder / name, file)
         _check_keys(shard)
-        _check_numbers(shard, store.info.vocabulary_size)
-    if store.index_directory is not None:
-        for name, file in store.info.index.files.items():
-            _check_sum(store.index_directory / name, file)
-        held = open_mapped(store.index_directory / INDEX_FILE).ntotal
-        if held != len(store):
-            raise InputError(
-                f"{store.index_directory / INDEX_FILE} holds {held:,} keys instead of {len(store):,}: {_REMEDY}"
-            )
+        _check_numbers(shard, info.vocabulary_size)
+    if info.projection is not None:
+        Projection.load(path, info.projection, info.dim)
+    if info.index.directory is not None:
+        folder = path / info.index.directory
+        for name, file in info.index.files.items():
+            _check_sum(folder / name, file)
+        held = open_mapped(folder / INDEX_FILE).ntotal
+        if held != info.count:
+            raise InputError(f"{folder / INDEX_FILE} holds {held:,} keys instead of {info.count:,}: {_REMEDY}")
 
 
 def _check_sum(path: Path, file: FileInfo) -> None:
+    file.check_size(path)
     if FileInfo.of(path) != file:
         raise InputError(f"{path} does not have the checksum of datastore.json: {_REMEDY}")
 

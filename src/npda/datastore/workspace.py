@@ -1,4 +1,4 @@
-"""A place to work in that survives ``kill -9``: what was finished is found again, if the plan is still the same."""
+"""A folder to build a store in that survives ``kill -9``: a later run with the same plan continues from there."""
 
 from __future__ import annotations
 
@@ -18,48 +18,52 @@ _PLAN = "plan.json"
 
 
 class Workspace:
-    """A folder beside what it is going to become.
+    """A folder beside the store that it is going to become.
 
-    store: the new files, laid out as in a datastore; parts: pieces of the index; records: what is finished
+    store: the new files, laid out as in a datastore; index_parts: pieces of the index;
+    finished_shards: one record per shard that is whole
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.store = root / "store"
-        self.parts = root / "parts"
-        self.records = root / "records"
+        self.index_parts = root / "parts"
+        self.finished_shards = root / "records"
 
-    def begin(self, plan: dict[str, object]) -> None:
-        """Go on with what is there if it was begun with the same plan, else start afresh."""
+    def continue_or_restart(self, plan: dict[str, object]) -> None:
+        """Keep what is there if it was begun with the same plan, else empty the folder."""
         path = self.root / _PLAN
         if path.is_file() and path.read_text(encoding="utf-8") == json.dumps(plan, sort_keys=True):
             logger.info("Continuing the interrupted work in %s.", self.root)
         else:
             if any(self.root.iterdir()):
                 logger.warning("%s is of another model, input or setting: starting afresh.", self.root)
-            clear(self.root)
+            empty_folder(self.root)
             with atomic_write(path) as temporary:
                 temporary.write_text(json.dumps(plan, sort_keys=True), encoding="utf-8")
-        for folder in (self.store, self.parts, self.records):
+        for folder in (self.store, self.index_parts, self.finished_shards):
             folder.mkdir(exist_ok=True)
 
 
 @contextmanager
-def workspace(root: Path) -> Iterator[Workspace]:
-    """One process at a time works here. The folder goes when all is done, or when an error leaves nothing to keep."""
+def open_workspace(root: Path) -> Iterator[Workspace]:
+    """Only one process at a time works here.
+
+    The folder is removed at the end, and after an error that left no finished shard to continue from.
+    """
     root.mkdir(parents=True, exist_ok=True)
     with locked(root):
         work = Workspace(root)
         try:
             yield work
         except BaseException:
-            if not any(work.records.glob("*")):
+            if not any(work.finished_shards.glob("*")):
                 shutil.rmtree(root)
             raise
         shutil.rmtree(root)
 
 
-def clear(folder: Path) -> None:
-    """Remove everything in a folder, but not the folder, which is locked."""
+def empty_folder(folder: Path) -> None:
+    """Remove everything in a folder, but not the folder itself, which is locked."""
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
-from npda.datastore.build import BuildOptions, Source
+from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.io.files import atomic_write

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from npda.audio import load
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Retriever
-from npda.datastore.store import Datastore, Entry
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.retrieval.protocol import ExplainableRetriever
+from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions, search
 from npda.decoding.knn.combiners import Combiner, KnnOptions, Retrieved, interpolate, knn_distribution
 from npda.decoding.knn.fusion import KnnFusion
@@ -21,12 +22,6 @@ from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
 from npda.models.features import features_of
 from npda.models.inputs import hear_batch
-
-
-class ExplainableRetriever(Retriever, Protocol):
-    """A retriever that can tell what a key stands for: ``LocalRetriever``, ``JoinedRetriever``, ``Datastore``."""
-
-    def neighbour_info(self, id_: int) -> Entry: ...
 
 
 @torch.inference_mode()

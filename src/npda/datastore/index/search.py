@@ -9,8 +9,8 @@ import faiss
 import numpy as np
 
 from npda.datastore.index.lists import inverted, open_mapped
+from npda.datastore.key_table import KeyTable
 from npda.datastore.shards import Entries
-from npda.datastore.table import KeyTable
 from npda.io.cores import cores
 from npda.io.errors import InputError
 

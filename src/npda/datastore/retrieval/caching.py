@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npda.datastore.retrieval.local import Neighbours, Retriever
+from npda.datastore.retrieval.protocol import Neighbours, Retriever
 
 _STEPS = 256  # of the root mean square of a state's components: nearer ones are the same question
 _BYTES = 2**28  # of answers; when they are full, all are forgotten

@@ -14,8 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from npda.datastore.index.search import missing, rescored, set_threads
-from npda.datastore.retrieval.local import LocalRetriever, Neighbours
-from npda.datastore.sources import SourceWords, words
+from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.retrieval.protocol import Neighbours
+from npda.datastore.source_words import SourceWords, words
 from npda.datastore.store import Datastore
 from npda.decoding.fusion import Beginnings
 from npda.decoding.knn.combiners import Combiner

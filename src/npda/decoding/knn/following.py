@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
-from npda.datastore.sentences import SeenSentences, StoredSentences
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.retrieval.protocol import Neighbours
 from npda.datastore.store import Datastore
+from npda.datastore.stored_sentences import SeenSentences, StoredSentences
 from npda.decoding.fusion import Beginnings
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import KnnFusion

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from npda.datastore.retrieval.local import Neighbours, Retriever
+from npda.datastore.retrieval.protocol import Neighbours, Retriever
 from npda.decoding.fusion import Finish
 from npda.decoding.knn.combiners import Combiner, Retrieved, mixed
 from npda.models.devices import to_host

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from npda.datastore.retrieval.local import Retriever
+from npda.datastore.retrieval.protocol import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.adaptive import AdaptiveCombiner, AdaptiveOptions

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import Combiner

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from npda.datastore.retrieval.local import Retriever
+from npda.datastore.retrieval.protocol import Retriever
 from npda.decoding.knn.combiners import KnnOptions, knn_weights
 from npda.evaluation.devset import DevSet
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.retrieval.caching import CachingRetriever
-from npda.datastore.retrieval.local import Retriever
+from npda.datastore.retrieval.protocol import Retriever
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion

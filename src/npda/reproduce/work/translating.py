@@ -18,7 +18,7 @@ from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.pairs import read_pairs
 from npda.corpus.sampling import chosen
 from npda.corpus.voices import voice
-from npda.datastore.build import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
+from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion

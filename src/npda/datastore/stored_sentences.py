@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npda.datastore.index.search import missing, true_distances
-from npda.datastore.retrieval.local import JoinedRetriever, LocalRetriever, Neighbours
+from npda.datastore.retrieval.joined import JoinedRetriever
+from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.retrieval.protocol import Neighbours
 from npda.datastore.store import Datastore
 
 

@@ -1,0 +1,70 @@
+"""What a store is built from, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npda.corpus.manifest import Utterance
+from npda.corpus.pairs import Pair
+from npda.datastore.format import Kind
+from npda.io.errors import InputError
+
+if TYPE_CHECKING:
+    from npda.corpus.voices import Voice
+
+Sentence = Pair | Utterance
+
+CHUNK = 8_192  # sentences a shard: some hundred megabytes of keys
+SPOKEN_CHUNK = 1_024  # of a text read aloud: some hundred megabytes of audio
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How a store is built.
+
+    index: "auto", "exact", "paper" or a Faiss factory string; nprobe, rerank: other than that index's usual ones;
+    language: target language of sentences that do not name one; chunk: sentences a shard
+    """
+
+    index: str = "auto"
+    nprobe: int | None = None
+    rerank: int | None = None
+    language: str | None = None
+    chunk: int = CHUNK
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1:
+            raise ValueError("a shard needs at least one sentence")
+        if (self.nprobe is not None and self.nprobe < 1) or (self.rerank is not None and self.rerank < 0):
+            raise ValueError("nprobe must be at least 1, rerank at least 0")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Sentences under one name: pairs, read as text, or utterances, heard, or pairs that a voice reads aloud.
+
+    total: how many, for the progress bar, where ``len(sentences)`` cannot tell; voice: with the kind "spoken";
+    audio: folder in which its recordings stay, or are found already; by default each shard's are deleted with it
+    """
+
+    name: str
+    sentences: Iterable[Sentence]
+    kind: Kind = "text"
+    total: int | None = None
+    voice: Voice | None = None
+    audio: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind == "spoken") != (self.voice is not None):
+            raise ValueError("a source is spoken if it has a voice")
+        check_name(self.name)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name of a source that nobody could read or type."""
+    if not name.strip() or any(ord(character) < 32 for character in name):
+        raise InputError(f"A source cannot be called {name!r}: give it a name that can be read.")
