@@ -1,7 +1,10 @@
-"""Imports point downwards, and nothing in the sources can run code out of a file."""
+"""Imports point downwards and never in a circle, and nothing in the sources can run code out of a file."""
 
 import ast
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,16 @@ ROOMS = (
 
 # Rooms that stand higher and yet must know nothing of these: training ends with a model, not with a search.
 APART = {"training": ("cascade", "translator", "evaluation", "decoding", "datastore")}
+
+# What opening and searching a datastore does without; a package stands for everything inside it.
+NOT_FOR_OPENING = (
+    *(f"npda.datastore.{name}" for name in ("arrays", "build", "edit", "encode", "compress", "pruning", "workspace")),
+    *(f"npda.datastore.index.{name}" for name in ("build", "train", "recall")),
+    *(
+        f"npda.{room}"
+        for room in ("training", "evaluation", "decoding", "adapt", "demo", "reproduce", "systems", "cli")
+    ),
+)
 
 # What they read can run code, so a file from elsewhere would be a program.
 UNSAFE_MODULES = ("pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")
@@ -91,6 +104,41 @@ def upward_imports(source: str, module: str, is_package: bool = False) -> list[s
     return faults
 
 
+def module_graph(sources: Mapping[str, tuple[str, bool]]) -> dict[str, set[str]]:
+    """Which modules import which, inside functions too; imports for annotations only do not count.
+
+    sources: by module name, each with whether it is a package's __init__.py
+    """
+    graph: dict[str, set[str]] = {}
+    for module, (source, is_package) in sources.items():
+        names = [name for _, name in imports(_without_annotations(source), module, is_package)]
+        # `from a import b` means the module a.b if there is one, else something inside a.
+        found = {name if name in sources else name.rpartition(".")[0] for name in names}
+        graph[module] = (found & sources.keys()) - {module}
+    return graph
+
+
+def _without_annotations(source: str) -> str:
+    """The source without what stands below `if TYPE_CHECKING:`."""
+
+    class Remover(ast.NodeTransformer):
+        def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+            if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+                return node.orelse
+            return self.generic_visit(node)
+
+    return ast.unparse(Remover().visit(ast.parse(source)))
+
+
+def import_cycle(graph: Mapping[str, set[str]]) -> str:
+    """One circle of imports as "a → b → a", or nothing."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return " → ".join(reversed(error.args[1]))
+    return ""
+
+
 def unsafe_code(source: str, module: str) -> list[str]:
     """Every use of something that could run code out of a file, as a sentence."""
     faults = [
@@ -120,6 +168,42 @@ def test_imports_point_downwards_and_nothing_runs_code_from_files(path: Path):
     assert room(module) in ROOMS, f"{room(module)} has no place in ROOMS yet; add it there."
     assert upward_imports(source, module, path.name == "__init__.py") == []
     assert unsafe_code(source, module) == []
+
+
+def test_no_module_imports_itself_through_others():
+    sources = {module_name(path): (path.read_text(encoding="utf-8"), path.name == "__init__.py") for path in FILES}
+    assert import_cycle(module_graph(sources)) == ""
+
+
+@pytest.mark.parametrize(
+    ("b", "cycle"),
+    [
+        ("import npda.a", "npda.a → npda.b → npda.a"),
+        ("def f():\n    from npda.a import x", "npda.a → npda.b → npda.a"),
+        ("from . import a", "npda.a → npda.b → npda.a"),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import npda.a", ""),
+        ("import npda.c, npda.absent, torch", ""),
+    ],
+)
+def test_a_circle_of_imports_is_named(b: str, cycle: str):
+    sources = {"npda": ("", True), "npda.a": ("from npda.b import y", False), "npda.b": (b, False)}
+    found = import_cycle(module_graph({**sources, "npda.c": ("", False)}))
+    turned = " → ".join(["npda.b", "npda.a", "npda.b"]) if cycle else ""
+    assert found in (cycle, turned)
+
+
+def test_opening_a_datastore_imports_nothing_of_building_or_training_one():
+    store = Path(__file__).parent / "fixtures" / "version-0.1.0" / "store"
+    program = (
+        "import sys\n"
+        "from npda import Datastore\n"
+        f"store = Datastore.open({str(store)!r})\n"
+        "store.neighbour_info(0), store.search(store.entries.keys(store.entries.sample(1, 0)), 1)\n"
+        "print(*sys.modules)\n"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "npda.datastore.store" in loaded
+    assert [name for name in loaded if any(f"{name}.".startswith(f"{kept}.") for kept in NOT_FOR_OPENING)] == []
 
 
 @pytest.mark.parametrize(
