@@ -79,7 +79,7 @@ def test_a_run_gives_every_cell_and_a_report(folder: Path, first: dict):
     assert 0 < rows["NPDA-kNN-ST"]["tuned M"]["value"] < rows["NPDA-kNN-ST"]["total M"]["value"]
     assert adaptation["notes"][-1].startswith("BLEU|nrefs:1|case:mixed|")
     assert all(isinstance(row["on general (dev)"]["value"], float) for row in rows.values())
-    assert "general has no test; its dev, which chose the checkpoints, stands for it." in adaptation["notes"]
+    assert "general has no test set: its dev set, which chose checkpoints, is used." in adaptation["notes"]
     assert [row["system"]["value"] for row in tuned["rows"]] == ["NPDA-kNN-ST", "Shallow Fusion"]
     assert datastores["rows"][0]["entries"]["value"] > 12
     report = first["report"]

@@ -44,15 +44,15 @@ def verdict(word: Word, tokens: Sequence[Token]) -> tuple[str, str]:
     who = {"store": "The store decided.", "model": "The model decided.", "both": "Model and store agree."}
     changed = next((token for token in tokens if token.changed), None)
     if changed is None:
-        return who[word.decided_by], "The model alone would have gone on alike."
+        return who[word.decided_by], "The model alone would have chosen the same."
     inside = "" if changed is tokens[0] else f", after “{_spoken(tokens, changed)}”"
     if changed.base_piece == END_PIECE:
         instead = f"The model alone would have ended the sentence here{inside}"
     elif changed.base_piece == WORD_BEGIN:
-        instead = f"The model alone would have begun another word{inside}"
+        instead = f"The model alone would have started another word{inside}"
     else:
         piece = changed.base_piece.removeprefix(WORD_BEGIN)
-        instead = f"The model alone would have gone on with “{piece}”{inside}"
+        instead = f"The model alone would have continued with “{piece}”{inside}"
     return who[word.decided_by], f"{instead} (p {number(changed.base_p)} against {number(changed.p_model)})."
 
 

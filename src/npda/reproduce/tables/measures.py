@@ -124,8 +124,8 @@ def speed(results: Results) -> Iterator[Table]:
             cells = (_ratio(measured[k, batch]["ratio"], paper.get((k, batch))) for batch in batches)
             rows.append((Cell(str(k), k), *cells))
         notes = (
-            "Time of NPDA-kNN-ST over that of the same model without datastore, by turns in one run, on one thread of "
-            "the processor.",
+            "Time of NPDA-kNN-ST divided by that of the same model without a datastore, both measured by turns in "
+            "one run, on one thread of the processor.",
             *((f"{BRACKETS[:-1]}, on a V100.",) if paper else ()),
         )
         yield Table("speed", name, title, columns, tuple(rows), notes)

@@ -28,7 +28,7 @@ def metrics(results: Results) -> Iterator[Table]:
         )
         notes = (
             f"p: paired bootstrap against {BASE}. Plain BLEU: in lower case, without punctuation. Cosine: of the "
-            f"decoder's states for speech and for text, where there is a text path. Seconds: of the processor, for the "
+            f"decoder's states for speech and for text, where there is a text path. Seconds: processor time for the "
             f"whole test of {group.domain}.",
             *not_done(missing),
         )

@@ -71,8 +71,8 @@ def _adaptation(results: Results, group: Group, kind: str, title: str, systems: 
             )
         )
     notes = (
-        f"Δ: against {BASE}. The last column is the price: {group.general} by what was adapted to {group.domain}.",
-        *(() if has_test else (f"{group.general} has no test; its dev, which chose the checkpoints, stands for it.",)),
+        f"Δ: against {BASE}. The last column is the price: BLEU on {group.general} after adapting to {group.domain}.",
+        *(() if has_test else (f"{group.general} has no test set: its dev set, which chose checkpoints, is used.",)),
         *scores.notes(),
     )
     return Table(kind, _name(kind, group), title, columns, _with_best(rows, columns, _scored(columns)), notes)
@@ -148,7 +148,7 @@ def variants(results: Results) -> Iterator[Table]:
         columns = ("language", "system", "BLEU", "Δ", "entries", "seconds")
         rows = _by_language(scores, systems, cells, (".2f", "+.2f", ",.0f", ".1f"))
         notes = (
-            f"Δ: against {NPDA}. Seconds: of the processor, for the whole test of {group.domain}.",
+            f"Δ: against {NPDA}. Seconds: processor time for the whole test of {group.domain}.",
             *_saved(results, group, systems),
             *scores.notes(),
         )
