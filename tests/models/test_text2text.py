@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tiny
-from tiny_text2text import model
 import torch
+from tiny_text2text import model
 
 from npda.cascade import TextTranslator
 from npda.corpus.pairs import Pair, write_pairs

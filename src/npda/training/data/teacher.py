@@ -15,9 +15,9 @@ from npda.io.files import atomic_directory
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
 from npda.models.inputs import hear_batch, token_rows
-from npda.training.loop.batching import by_length
-from npda.training.data.speech import fingerprint, target_tokens
 from npda.training.data.features import FeatureStore
+from npda.training.data.speech import fingerprint, target_tokens
+from npda.training.loop.batching import by_length
 
 _LOOKED_AT = 100_000  # states that tell the variance of all
 

@@ -1,0 +1,1 @@
+"""What training reads: speech, text, teacher states, sampled subwords."""
