@@ -5,6 +5,7 @@ tests/fixtures/version-0.1.0 was written by that version: a store with a Faiss i
 """
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,15 @@ def test_the_same_translations(name: str):
     done = npda("translate", *clips, "--model", MODEL, *EXPECTED["options"][name], "-f", "json", cwd=FIXTURE)
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == EXPECTED["translations"][name]
+
+
+def test_an_adaptation_is_found_as_a_whole(tmp_path: Path):
+    """The results of an adaptation, which recorded no code, still count."""
+    shutil.copytree(FIXTURE / "adapted", tmp_path / "adapted")
+    given = ["--text", FIXTURE / "text.tsv", "--dev", FIXTURE / "dev.tsv", "--out", tmp_path / "adapted"]
+    done = npda("adapt", "--model", MODEL, *given, "--adaptive", "--json")
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["found"]) == {"leaks", "store", "tuning", "adaptive", "base", "adapted"}
 
 
 @pytest.mark.parametrize("store", ["store", "tuned", "adapted/store"])

@@ -42,7 +42,11 @@ ROOMS = (
 )
 
 # Rooms that stand higher and yet must know nothing of these: training ends with a model, not with a search.
-APART = {"training": ("cascade", "translator", "evaluation", "decoding", "datastore")}
+# The engine of stages knows nothing of speech.
+APART = {
+    "training": ("cascade", "translator", "evaluation", "decoding", "datastore"),
+    "stages": tuple(room for room in ROOMS[ROOMS.index("stages") + 1 :] if room != "io"),
+}
 
 # What opening and searching a datastore does without; a package stands for everything inside it.
 NOT_FOR_OPENING = (
@@ -225,6 +229,7 @@ def test_opening_a_datastore_imports_nothing_of_building_or_training_one():
             "from npda.decoding import x",
             "training imports decoding, and must do without",
         ),
+        ("npda.stages.run", "from npda.corpus import x", "stages imports corpus, and must do without"),
         ("npda.io.files", "import npda", "io imports npda, which stands above"),
         ("npda.cli.demo", "from npda import Translator", "cli imports npda, which stands above"),
         ("npda.cli.a", "from npda.attic import x", "attic has no place in ROOMS yet"),

@@ -25,6 +25,7 @@ from npda.decoding.knn.tuned import load_learned, load_tuned
 from npda.evaluation.significance import compare
 from npda.io.errors import InputError
 from npda.models import load_backbone
+from npda.stages.code import Code
 from npda.training.loop.settings import TrainingSettings
 from npda.translator import Translator
 
@@ -153,6 +154,24 @@ def test_a_killed_call_goes_on(files, tmp_path, monkeypatch):
     assert (third.store / "datastore.json").stat().st_mtime_ns == written
 
 
+def test_what_other_code_has_made_is_made_anew(files, tmp_path, monkeypatch):
+    given = inputs(files, tmp_path / "out", test=None)
+    first = adapt(given, OPTIONS, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_TUNING", Code(("npda.evaluation.tuning.search",), ("npda.corpus",)))
+        changed = adapt(given, OPTIONS, progress=False)
+        assert {"leaks", "store", "base"} <= {*changed.found}
+        assert "tuning" not in changed.found
+        assert "tuning" in adapt(given, OPTIONS, progress=False).found
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_STORE", Code(("npda.datastore.format",)))
+        rebuilt = adapt(given, OPTIONS, progress=False)
+    assert "store" not in rebuilt.found
+    assert "base" in rebuilt.found
+    assert rebuilt.comparisons == first.comparisons
+    assert {path.name for path in given.out.iterdir()} == {"adapt", "store", "leaks.jsonl"}
+
+
 def test_what_changed_is_done_again(files, tmp_path):
     out = tmp_path / "out"
     first = adapt(inputs(files, out, test=None), OPTIONS, progress=False)
@@ -182,7 +201,7 @@ def test_a_voice_makes_a_text_path_unnecessary(files, cache, tmp_path):
         ({"model": "base"}, "cannot read text yet: give --triplets and --general-dev"),
         ({"text": "test.tsv"}, "All 4 pairs .* give away"),
         ({"out": "base/config.json"}, "is a file"),
-        ({"out": "taken"}, "is there already and not of `npda adapt`"),
+        ({"out": "taken"}, "exists but was not created by `npda adapt`"),
     ],
 )
 def test_what_cannot_be_done_is_said(changes, says, files, cache, tmp_path):

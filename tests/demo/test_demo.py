@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from npda.demo import model as demo_model
 from npda.demo import stages as demo_stages
 from npda.demo.corpus import read_corpus
 from npda.demo.demo import run_demo
-from npda.demo.memory import Memory
 from npda.demo.model import FILE, ModelRecipe, open_model
 from npda.demo.results import DemoReport, changed_first, marked
 from npda.demo.stages import DemoOptions
@@ -54,7 +52,6 @@ def few(domain: str, split: str, language: str = "de", seed: int = 0) -> list[Pa
 def small(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(speech, "sentences", few)
-        patch.setattr(demo, "code_digest", lambda: "the code of this test")
         patch.setenv("NPDA_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
@@ -207,26 +204,26 @@ def test_sentences_the_model_was_trained_on_are_left_out(trained, tmp_path):
     assert len(found.domain_text) == 40
 
 
-def test_memory_belongs_to_one_model_and_one_corpus(tmp_path):
-    memory = Memory(tmp_path, {"model": 1})
-    assert memory.recall("sum", int, lambda: 3) == 3
-    again = Memory(tmp_path, {"model": 1})
-    assert again.recall("sum", int, lambda: 4) == 3
-    assert again.recalled == ["sum"]
-    (tmp_path / "results" / "sum.json").write_text("{")
-    assert Memory(tmp_path, {"model": 1}).recall("sum", int, lambda: 5) == 5
-    assert Memory(tmp_path, {"model": 2}).recall("sum", int, lambda: 6) == 6
-    third = Memory(tmp_path, {"model": 3})
+def test_the_folder_of_an_earlier_version_is_cleared_and_that_of_others_is_left_alone(tmp_path):
+    def leave(out: Path) -> None:
+        (out / "results").mkdir(parents=True)
+        (out / "results" / "base.json").write_text('{"seconds": 1, "result": {"general": []}}')
+        (out / "stores" / "parliament-text").mkdir(parents=True)
 
-    def outer() -> int:
-        time.sleep(0.2)
-        return third.recall("inner", int, lambda: time.sleep(0.5) or 1)
+    out = tmp_path / "earlier"
+    leave(out)
+    (out / "demo.json").write_text('{"model": "0123", "corpus": ["1", "de", 0], "code": "4567"}')
+    (out / "model").mkdir()
+    demo._claim(out)
+    assert {path.name for path in out.iterdir()} == {"demo.json", "model"}
+    (out / "results").mkdir()
+    demo._claim(out)
+    assert (out / "results").is_dir()
 
-    assert third.recall("outer", int, outer) == 1
-    assert third.seconds == {"inner": pytest.approx(0.5, abs=0.15), "outer": pytest.approx(0.2, abs=0.15)}
-    (tmp_path / "mine" / "stores").mkdir(parents=True)
-    with pytest.raises(InputError, match="stores is there already"):
-        Memory(tmp_path / "mine", {"model": 1})
+    leave(tmp_path / "mine")
+    with pytest.raises(InputError, match="results exists but was not created by `npda demo`"):
+        demo._claim(tmp_path / "mine")
+    assert (tmp_path / "mine" / "stores" / "parliament-text").is_dir()
 
 
 def test_the_first_changed_sentences_are_shown():

@@ -14,8 +14,8 @@ from npda import audio
 from npda.cli import app
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair
-from npda.datastore.source import BuildOptions, Source
 from npda.datastore.format import SourceInfo
+from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import score

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npda.io.errors import InputError
+from npda.stages.code import Code
 from npda.stages.plan import Plan, Stage, StageLog, plan
 from npda.stages.run import Report, Watcher, run
 
@@ -328,7 +329,7 @@ from npda.stages.run import run
 from npda.stages.plan import Stage
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs the tests in the background
-runs, diary, apart = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "apart"
+runs, diary, apart, together = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "apart", sys.argv[4] == "True"
 
 def say(word):
     with diary.open("a") as file:
@@ -343,6 +344,8 @@ def count(directory, needed, log):
         os.replace(directory / "new", path)
         if number == 4:
             say("half")
+            while together and "aside" not in diary.read_text():
+                time.sleep(0.01)
         time.sleep(0.05)
     say("counted")
 
@@ -363,13 +366,15 @@ sys.exit(report.exit_code)
 class Runner:
     """Runs of SCRIPT in processes of their own."""
 
-    def __init__(self, directory: Path, apart: bool) -> None:
+    def __init__(self, directory: Path, apart: bool, together: bool = False) -> None:
+        """together: a run in the middle of counting waits for another one to do the stage aside"""
         self.directory, self.diary = directory, directory / "diary"
+        self.together = together
         (directory / "script.py").write_text(SCRIPT)
         self.apart = "apart" if apart else "here"
 
     def start(self) -> subprocess.Popen:
-        arguments = [self.directory / "script.py", self.directory / "runs", self.diary, self.apart]
+        arguments = [self.directory / "script.py", self.directory / "runs", self.diary, self.apart, self.together]
         return subprocess.Popen(
             [sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -418,7 +423,7 @@ def test_ctrl_c_ends_the_run_and_its_stage(tmp_path: Path, apart: bool):
 
 
 def test_two_runs_at_once_share_the_work(tmp_path: Path):
-    runner = Runner(tmp_path, apart=False)
+    runner = Runner(tmp_path, apart=False, together=True)
     first = runner.start()
     runner.wait_for("count from")
     second = runner.start()
@@ -468,3 +473,100 @@ def test_the_watcher_hears_of_everything(kitchen: Kitchen):
 
     run([failing("a"), kitchen.stage("b", "a"), kitchen.stage("c")], kitchen.runs, watcher=Ear())
     assert heard == ["opened 3", "started a", "failed a", "skipped b", "started c", "done c", "closed"]
+
+
+class Version(Code):
+    """Code whose digest is its name."""
+
+    def digest(self) -> str:
+        return self.modules[0]
+
+
+def coded(kitchen: Kitchen, **versions: str) -> list[Stage]:
+    return [replace(stage, code=Version((versions.get(stage.name, "1"),))) for stage in chain(kitchen)]
+
+
+def shown(stages: list[Stage], runs: Path) -> dict[str, str]:
+    return {step.name: step.state for step in plan(stages, runs).steps}
+
+
+def test_other_code_redoes_a_stage_and_what_depends_on_it_only(kitchen: Kitchen):
+    first = run(coded(kitchen), kitchen.runs)
+    assert shown(coded(kitchen), kitchen.runs) == dict.fromkeys(["a", "b", "c", "other"], "done")
+    kitchen.worked()
+    changed = coded(kitchen, b="2")
+    assert shown(changed, kitchen.runs) == {"a": "done", "b": "stale", "c": "stale", "other": "done"}
+    (first.directories["b"] / "left.txt").touch()
+    report = run(changed, kitchen.runs)
+    assert kitchen.worked() == ["b", "c"]
+    assert report.directories == first.directories  # keys know nothing of code
+    assert not (report.directories["b"] / "left.txt").exists()
+    assert run(changed, kitchen.runs).exit_code == 0
+    assert kitchen.worked() == []
+
+
+def test_interrupted_after_a_change_of_code_nothing_old_is_taken_for_new(kitchen: Kitchen):
+    run(coded(kitchen), kitchen.runs)
+    kitchen.worked()
+    run(coded(kitchen, a="2"), kitchen.runs, only=["a"])  # and no further
+    assert kitchen.worked() == ["a"]
+    run(coded(kitchen, a="2"), kitchen.runs)
+    assert kitchen.worked() == ["b", "c"]
+
+
+def test_stale_results_can_be_kept_but_not_passed_off_as_new(kitchen: Kitchen):
+    run(coded(kitchen), kitchen.runs, only=["b"])
+    kitchen.worked()
+    changed = coded(kitchen, a="2")
+    run(changed, kitchen.runs, keep_stale=True)
+    assert kitchen.worked() == ["c", "other"]  # c is made from results of the code before
+    assert shown(changed, kitchen.runs) == {"a": "stale", "b": "stale", "c": "stale", "other": "done"}
+    run(changed, kitchen.runs)
+    assert kitchen.worked() == ["a", "b", "c"]
+
+
+def without_code(mark: Path) -> None:
+    """As version 0.1.0 wrote it."""
+    record = json.loads(mark.read_text())
+    del record["code"]
+    mark.write_text(json.dumps(record))
+
+
+def test_marks_without_code_count_until_what_they_need_is_made_anew(kitchen: Kitchen):
+    report = run(coded(kitchen), kitchen.runs)
+    for directory in report.directories.values():
+        without_code(directory / "stage.json")
+    kitchen.worked()
+    changed = coded(kitchen, a="2", c="3")
+    run(changed, kitchen.runs)
+    assert kitchen.worked() == []
+    run(changed, kitchen.runs, only=["a"], from_="a")
+    assert kitchen.worked() == ["a"]
+    run(changed, kitchen.runs)
+    assert kitchen.worked() == ["b", "c"]
+
+
+def counting(version: str, killed: bool) -> Stage:
+    """Adds its version to what an interrupted attempt has left."""
+
+    def work(directory: Path, needed, log: StageLog) -> None:
+        path = directory / "out.txt"
+        path.write_text((path.read_text() if path.exists() else "") + version)
+        if killed:
+            raise KeyboardInterrupt
+
+    return Stage("a", work, code=Version((version,)))
+
+
+@pytest.mark.parametrize(
+    ("version", "keep_stale", "result"), [("1", False, "11"), ("2", False, "2"), ("2", True, "12")]
+)
+def test_an_interrupted_attempt_goes_on_by_the_same_code(tmp_path: Path, version: str, keep_stale: bool, result: str):
+    with pytest.raises(KeyboardInterrupt):
+        run([counting("1", killed=True)], tmp_path)
+    assert shown([counting("1", False)], tmp_path) == {"a": "partly"}
+    assert shown([counting("2", False)], tmp_path) == {"a": "stale"}
+    report = run([counting(version, killed=False)], tmp_path, keep_stale=keep_stale)
+    assert (report.directories["a"] / "out.txt").read_text() == result
+    # What two versions have made is of the first: without the wish to keep it, it is made anew.
+    assert shown([counting(version, False)], tmp_path) == {"a": "stale" if keep_stale else "done"}

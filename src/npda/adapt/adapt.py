@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -47,10 +44,18 @@ from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
 from npda.io.locks import locked
 from npda.io.progress import bar, stage, track
+from npda.stages.code import Code
 from npda.stages.stage_cache import StageCache
 
 if TYPE_CHECKING:
     from npda.models import AnyBackbone
+
+
+# The code that decides each result; how the model learnt to read is in its weights.
+_LEAKS = Code(("npda.corpus.leakage", "npda.corpus.pairs"))
+_STORE = Code(("npda.datastore.build", "npda.models"))
+_TUNING = Code(("npda.evaluation.tuning", "npda.models"))
+_TRANSLATING = Code(("npda.evaluation.devset", "npda.decoding.knn", "npda.models"))
 
 
 @dataclass(frozen=True)
@@ -105,15 +110,15 @@ def adapt(inputs: Inputs, options: AdaptOptions = AdaptOptions(), progress: bool
     speaker = voice(options.speak) if options.speak else None
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        kept = StageCache(out / "adapt")
+        cache = StageCache(out / "adapt")
         # Before the model, so that a fault in the text is found before an hour of training.
         files = [inputs.text, inputs.dev, *([inputs.test] if inputs.test else [])]
         identity = {"files": [short_digest(path) for path in files]}
-        dropped = kept.recall("leaks", identity, Dropped, lambda: _drop(inputs, leakage, progress))
+        dropped = cache.recall("leaks", identity, _LEAKS, Dropped, lambda: _drop(inputs, leakage, progress))
         reader = with_text_path(
             inputs.model, options.text_path, options.language, options.source_language, speaker is None, progress
         )
-        return _Adapting(inputs, options, reader, speaker, kept, progress).run(held_out, leakage, dropped)
+        return _Adapting(inputs, options, reader, speaker, cache, progress).run(held_out, leakage, dropped)
 
 
 def _drop(inputs: Inputs, leakage: LeakageFilter, progress: bool) -> Dropped:
@@ -149,12 +154,12 @@ class _Adapting:
         options: AdaptOptions,
         reader: Reader,
         speaker: Voice | None,
-        kept: StageCache,
+        cache: StageCache,
         progress: bool,
     ) -> None:
         self.inputs, self.options, self.reader, self.speaker = inputs, options, reader, speaker
         self.backbone: AnyBackbone = reader.backbone
-        self.kept, self.progress = kept, progress
+        self.cache, self.progress = cache, progress
 
     def run(self, held_out: dict[str, list[Pair]], leakage: LeakageFilter, dropped: Dropped) -> Adaptation:
         store = self._store(leakage, dropped)
@@ -179,38 +184,32 @@ class _Adapting:
             sentences=sentences,
             voice=self.options.speak or "",
             language=self.options.language,
-            seconds={**({"align": self.reader.seconds} if self.reader.seconds else {}), **self.kept.seconds},
-            found=tuple(self.kept.found),
+            seconds={**({"align": self.reader.seconds} if self.reader.seconds else {}), **self.cache.seconds},
+            found=tuple(self.cache.found),
         )
 
     def _store(self, leakage: LeakageFilter, dropped: Dropped) -> Datastore:
-        """The store of this text and model; another one that an earlier call has left here goes."""
-        path, old = self.inputs.out / "store", self.inputs.out / ".store.old"
-        shutil.rmtree(old, ignore_errors=True)
-        if path.exists() and not self.kept.knows("store"):
-            raise InputError(f"{path} is there already and not of `npda adapt`: choose another --out.")
+        """The store of this text and model; it takes the place of another one that an earlier call has left here."""
+        path = self.inputs.out / "store"
+        if path.exists() and not self.cache.knows("store"):
+            raise InputError(f"{path} exists but was not created by `npda adapt`: choose another --out.")
         options = self.options
         identity = {
             "model": model_digest(self.backbone),
             "text": [self.inputs.text.name, short_digest(self.inputs.text), dropped.digest],
             "settings": [options.language, options.speak, options.index],
         }
-        if path.exists() and self.kept.begun("store", identity):
-            self.kept.found.append("store")
-            return Datastore.open(path, self.backbone)
-        if path.exists():
-            os.rename(path, old)
-        self.kept.begin("store", identity)
-        start = time.perf_counter()
-        pairs = (found for found in _checked(self.inputs.text, leakage) if isinstance(found, Pair))
-        kind = "spoken" if self.speaker else "text"
-        source = Source(self.inputs.text.name, pairs, kind, dropped.kept, self.speaker)
-        chunk = SPOKEN_CHUNK if self.speaker else CHUNK
-        build = BuildOptions(options.index, language=options.language, chunk=chunk, progress=self.progress)
-        store = Datastore.build_from(self.backbone, source, path, build)
-        self.kept.seconds["store"] = round(time.perf_counter() - start, 1)
-        shutil.rmtree(old, ignore_errors=True)
-        return store
+
+        def build() -> None:
+            pairs = (found for found in _checked(self.inputs.text, leakage) if isinstance(found, Pair))
+            kind = "spoken" if self.speaker else "text"
+            source = Source(self.inputs.text.name, pairs, kind, dropped.kept, self.speaker)
+            chunk = SPOKEN_CHUNK if self.speaker else CHUNK
+            how = BuildOptions(options.index, language=options.language, chunk=chunk, progress=self.progress)
+            Datastore.build_from(self.backbone, source, path, how)
+
+        self.cache.recall_directory("store", identity, _STORE, path, build)
+        return Datastore.open(path, self.backbone)
 
     def _sentences(self, name: str, path: Path, pairs: list[Pair]) -> _Sentences:
         """As they are tuned on or judged by: heard if there is speech, or a voice that makes some; else read."""
@@ -228,10 +227,11 @@ class _Adapting:
             store.check(self.backbone, language)
         identity: dict[str, Any] = {"store": store.digest, "dev": [dev.digest, dev.way, options.language]}
         identity |= {"search": asdict(options.search), "decodes": options.decodes}
-        before = len(self.kept.found)
-        found = self.kept.recall(
+        before = len(self.cache.found)
+        found = self.cache.recall(
             "tuning",
             identity,
+            _TUNING,
             Tuning,
             lambda: tune(
                 self.backbone,
@@ -245,7 +245,7 @@ class _Adapting:
             ),
         )
         # What somebody has tuned by hand since then stays.
-        if len(self.kept.found) == before or not (store.path / TUNED).is_file():
+        if len(self.cache.found) == before or not (store.path / TUNED).is_file():
             save_tuned(store, found)
         return found
 
@@ -261,7 +261,7 @@ class _Adapting:
 
         identity: dict[str, Any] = {"store": store.digest, "dev": [dev.digest, dev.way, options.language]}
         identity |= {"search": asdict(options.search), "best": asdict(tuning.best)}
-        self.kept.recall("adaptive", identity, dict[str, Any], learn)
+        self.cache.recall("adaptive", identity, _TUNING, dict[str, Any], learn)
         if not (store.path / ADAPTIVE).is_file():
             learn()  # an equal store took the place of the one that had it
         return load_learned(store)
@@ -272,14 +272,16 @@ class _Adapting:
         devset = DevSet(self.backbone, judged.given, judged.way, options.language)
         identity: dict[str, Any] = {"model": model_digest(self.backbone), "search": asdict(options.search)}
         identity |= {"sentences": [judged.digest, judged.way, options.language]}
-        base = self.kept.recall("base", identity, list[str], lambda: self._translate(devset, "model alone"))
+        base = self.cache.recall(
+            "base", identity, _TRANSLATING, list[str], lambda: self._translate(devset, "model alone")
+        )
         if combiner.is_inactive:
             adapted = base
         else:
             fusion = KnnFusion(store, combiner)
             identity |= {"store": store.digest, "knn": _identity(combiner)}
-            adapted = self.kept.recall(
-                "adapted", identity, list[str], lambda: self._translate(devset, "with the store", fusion)
+            adapted = self.cache.recall(
+                "adapted", identity, _TRANSLATING, list[str], lambda: self._translate(devset, "with the store", fusion)
             )
         with stage("testing significance", self.progress):
             return compare(adapted, base, devset.references, samples=options.samples), len(devset)

@@ -35,6 +35,10 @@ def reproduce(
     from_: Annotated[
         str | None, typer.Option("--from", help="Do these stages again, and all that depend on them.")
     ] = None,
+    keep_stale: Annotated[
+        bool,
+        typer.Option("--keep-stale", help="Keep results made by other code instead of repeating their stages."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost, and stop.")] = False,
     jobs: Annotated[
         int | None,
@@ -54,7 +58,8 @@ def reproduce(
     """Train, tune and test every system of a recipe, and make its tables.
 
     Every stage is kept under a key of its inputs: a second run does nothing, an interrupted one resumes, and a changed
-    recipe repeats only the stages that the change concerns. A stage that fails names its log, and the others continue
+    recipe repeats only the stages that the change concerns. Changed code repeats the stages it decides (comments and
+    docstrings do not count), unless --keep-stale is given. A stage that fails names its log, and the others continue
     (exit code 1). The report is written to RUNS/report as Markdown, HTML, CSV and JSON.
 
     Examples:
@@ -85,7 +90,7 @@ def reproduce(
 
     jobs = jobs or (cores() if loaded.model.preset == "mini" else 1)
     planned = plan_recipe(loaded, threads=max(1, cores() // jobs))
-    chosen = plan(planned.stages, runs, only or (), from_)
+    chosen = plan(planned.stages, runs, only or (), from_, keep_stale)
     if dry_run:
         _print_plan(loaded, chosen, as_json)
         return
@@ -99,9 +104,10 @@ def reproduce(
     loaded.write(runs / "report" / f"{loaded.name}.yaml")
     watcher = run_display(not shows_progress(quiet, verbose, as_json), apart=True)
     # Apart even if one at a time: what a training leaves in memory goes with its process.
-    done = run(planned.stages, runs, only or (), from_, jobs, apart=True, watcher=watcher)
+    done = run(planned.stages, runs, only or (), from_, keep_stale, jobs, apart=True, watcher=watcher)
     # Also those that were not chosen this time.
-    everything = {step.name: step.directory for step in plan(planned.stages, runs).steps if step.state == "done"}
+    steps = plan(planned.stages, runs, keep_stale=keep_stale).steps
+    everything = {step.name: step.directory for step in steps if step.state == "done"}
     tables = make_tables(loaded, planned, everything)
     files = write_report(runs / "report", loaded, tables)
     if as_json:

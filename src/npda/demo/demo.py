@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -24,15 +25,18 @@ from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import DOMAINS
 from npda.demo.corpus import NEEDED, read_corpus
 from npda.demo.examples import write_examples
-from npda.demo.memory import Memory, code_digest
 from npda.demo.model import LANGUAGE, DemoModel, open_model, train_model
 from npda.demo.page import write_report
 from npda.demo.results import BASE, KNN_MT, NPDA, DemoReport
-from npda.demo.stages import DemoOptions, Stages
+from npda.demo.stages import RESULTS, STORES, DemoOptions, Stages
 from npda.evaluation.scores import bleu
+from npda.io.errors import InputError
 from npda.io.files import write_lines
 from npda.io.progress import bar
+from npda.io.records import read_record, write_record
 from npda.translator import Translator
+
+_MARK, _FORMAT = "demo.json", 2  # of the folder; version 0.1.0 wrote the identity of all results instead
 
 
 def run_demo(
@@ -57,11 +61,11 @@ def run_demo(
         "search": asdict(options.search),
         "decodes": options.decodes,
         "fractions": list(options.fractions),
-        "code": code_digest(),
     }
+    _claim(out)
     stages = _stages(out, identity, corpus, model, options, progress)
     seconds["train" if from_scratch else "model"] = round(_since(start) - seconds["corpus"], 1)
-    stages.memory.seconds |= seconds
+    stages.cache.seconds |= seconds
     _ = stages.text_store  # both ways need it
     if options.processes > 1:
         with _beside(stages, (out, identity, corpus, model, options)):
@@ -73,7 +77,20 @@ def _stages(
     out: Path, identity: dict[str, Any], corpus: Mini, model: DemoModel, options: DemoOptions, progress: bool
 ) -> Stages:
     translator = Translator.from_pretrained(model.directory)
-    return Stages(translator, read_corpus(corpus, model.made), Memory(out, identity), options, progress)
+    return Stages(translator, read_corpus(corpus, model.made), out, identity, options, progress)
+
+
+def _claim(out: Path) -> None:
+    """Mark a folder as one of demonstrations; what an earlier version has left there in its own form goes."""
+    mark, folders = out / _MARK, [out / RESULTS, out / STORES]
+    if mark.is_file():
+        if read_record(mark).get("format") == _FORMAT:
+            return
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+    elif taken := next((folder for folder in folders if folder.exists()), None):
+        raise InputError(f"{taken} exists but was not created by `npda demo`: choose another --out.")
+    write_record(mark, {"format": _FORMAT})
 
 
 def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> DemoReport:
@@ -93,9 +110,9 @@ def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> 
         similarity=stages.similarity,
         curve=stages.curve,
         explanations=stages.explanations,
-        seconds=stages.memory.seconds,
+        seconds=stages.cache.seconds,
         total=_since(start),
-        recalled=tuple(stages.memory.recalled),
+        recalled=tuple(stages.cache.found),
         dropped=stages.corpus.dropped,
         sentences={f"{domain} test": len(references) for domain, references in tests.items()}
         | {"parliament text": len(stages.corpus.domain_text)},
@@ -106,7 +123,7 @@ def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> 
         page=out / "report.html",
         why=out / "why.html",
     )
-    with stages.memory.timed("report"):
+    with stages.cache.timed("report"):
         write_report(report)
         write_examples(out, model, stages.corpus, stages.base["parliament"], stages.npda["parliament"])
     return replace(report, total=_since(start))
@@ -114,7 +131,7 @@ def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> 
 
 @contextmanager
 def _beside(stages: Stages, told: tuple[Any, ...]) -> Iterator[None]:
-    """A second process does the stages of speech meanwhile; what it finds is found in the memory.
+    """A second process does the stages of speech meanwhile; what it finds is found in the results.
 
     Most operations are too small to share among threads, so that each process has half of them. Should the other one
     fail, its stages are done here, and its error is met again. told: what the other process needs to know
@@ -145,7 +162,7 @@ def _of_speech(
 
 
 def _follow_parent() -> None:
-    """A killed parent takes no leave."""
+    """Exit when the parent process dies."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

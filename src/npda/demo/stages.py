@@ -1,21 +1,22 @@
-"""The stages of a demonstration, each of which asks the memory first whether it is done already."""
+"""The stages of a demonstration; each looks first whether an earlier run has done it."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.mini.grammar import DOMAINS
 from npda.corpus.pairs import Pair
+from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions
 from npda.demo.corpus import DemoCorpus
-from npda.demo.memory import Memory
 from npda.demo.model import SHIPPED, ModelRecipe
 from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, SystemResult, changed_first
 from npda.evaluation.devset import Way
@@ -27,9 +28,17 @@ from npda.evaluation.tuning.search import Tuning, tune
 from npda.explanation.explain import explain, hear
 from npda.explanation.records import Explanation
 from npda.io.progress import track
+from npda.stages.code import Code
+from npda.stages.stage_cache import StageCache
 from npda.translator import Translator
 
 EXAMPLES = 5
+
+# The code that decides a result; how the model was trained is in its weights.
+CODE = Code(("npda.demo.stages", "npda.models"), ("npda.demo.model", "npda.training"))
+
+T = TypeVar("T")
+RESULTS, STORES = "results", "stores"
 
 Texts = dict[str, list[str]]  # translations of the tests by domain
 
@@ -51,12 +60,22 @@ class DemoOptions:
 
 
 class Stages:
-    """What is found out, in no order: a stage calls for those it needs, and has its result but once."""
+    """What is found out, in no order: a stage calls for those it needs, and has its result but once.
+
+    out: holds results/, a file a stage, and stores/; identity: of model, corpus and options, in JSON
+    """
 
     def __init__(
-        self, translator: Translator, corpus: DemoCorpus, memory: Memory, options: DemoOptions, progress: bool
+        self,
+        translator: Translator,
+        corpus: DemoCorpus,
+        out: Path,
+        identity: dict[str, Any],
+        options: DemoOptions,
+        progress: bool,
     ) -> None:
-        self.translator, self.corpus, self.memory = translator, corpus, memory
+        self.translator, self.corpus = translator, corpus
+        self.cache, self._stores, self._identity = StageCache(out / RESULTS), out / STORES, identity
         self.options, self.progress = options, progress
         self.backbone = translator.backbone
 
@@ -70,7 +89,7 @@ class Stages:
 
     @cached_property
     def base(self) -> Texts:
-        return self.memory.recall("base", Texts, lambda: self._translate(DOMAINS))
+        return self._recall("base", Texts, lambda: self._translate(DOMAINS))
 
     @cached_property
     def text_store(self) -> Datastore:
@@ -78,31 +97,31 @@ class Stages:
 
     @cached_property
     def tuning(self) -> Tuning:
-        found = self.memory.recall("tuning", Tuning, lambda: self._tune(self.text_store, "text"))
+        found = self._recall("tuning", Tuning, lambda: self._tune(self.text_store, "text"))
         save_tuned(self.text_store, found)
         return found
 
     @cached_property
     def npda(self) -> Texts:
-        return self.memory.recall("npda", Texts, lambda: self._translate(DOMAINS, self.text_store, self.tuning.best))
+        return self._recall("npda", Texts, lambda: self._translate(DOMAINS, self.text_store, self.tuning.best))
 
     @cached_property
     def greedy(self) -> Texts:
         search = replace(self.options.search, beam=1)
-        return self.memory.recall(
+        return self._recall(
             "greedy", Texts, lambda: self._translate(["parliament"], self.text_store, self.tuning.best, search)
         )
 
     @cached_property
     def speech_tuning(self) -> Tuning:
-        return self.memory.recall("speech_tuning", Tuning, lambda: self._tune(self.text_store, "speech"))
+        return self._recall("speech_tuning", Tuning, lambda: self._tune(self.text_store, "speech"))
 
     @cached_property
     def speech_tuned(self) -> Texts:
         best = self.speech_tuning.best
         if best == self.tuning.best:
             return self.npda
-        return self.memory.recall("speech_tuned", Texts, lambda: self._translate(["parliament"], self.text_store, best))
+        return self._recall("speech_tuned", Texts, lambda: self._translate(["parliament"], self.text_store, best))
 
     @cached_property
     def speech_store(self) -> Datastore:
@@ -110,44 +129,53 @@ class Stages:
 
     @cached_property
     def knn_mt_tuning(self) -> Tuning:
-        found = self.memory.recall("knn_mt_tuning", Tuning, lambda: self._tune(self.speech_store, "speech"))
+        found = self._recall("knn_mt_tuning", Tuning, lambda: self._tune(self.speech_store, "speech"))
         save_tuned(self.speech_store, found)
         return found
 
     @cached_property
     def knn_mt(self) -> Texts:
-        return self.memory.recall(
+        return self._recall(
             "knn_mt", Texts, lambda: self._translate(DOMAINS, self.speech_store, self.knn_mt_tuning.best)
         )
 
     @cached_property
     def curve(self) -> tuple[CurvePoint, ...]:
         """The adapted system with ever larger parts of the text, each of which holds the smaller ones."""
-        parts = self.memory.recall("curve", list[CurvePoint], self._parts)
+        parts = self._recall("curve", list[CurvePoint], self._parts)
         return *parts, CurvePoint(1.0, len(self.corpus.domain_text), len(self.text_store), self.score(self.npda))
 
     @cached_property
     def similarity(self) -> dict[str, Similarity]:
-        return self.memory.recall("similarity", dict[str, Similarity], self._similarity)
+        return self._recall("similarity", dict[str, Similarity], self._similarity)
 
     @cached_property
     def explanations(self) -> tuple[Explanation, ...]:
-        return tuple(self.memory.recall("examples", list[Explanation], self._explain))
+        return tuple(self._recall("examples", list[Explanation], self._explain))
 
     @cached_property
     def systems(self) -> dict[str, SystemResult]:
         """BLEU of every system, and by paired bootstrap resampling how sure its difference from the base model is."""
-        return self.memory.recall("significance", dict[str, SystemResult], self._systems)
+        return self._recall("significance", dict[str, SystemResult], self._systems)
 
     def score(self, texts: Texts, domain: str = "parliament") -> float:
         return bleu(texts[domain], self.corpus.references(domain)).value
 
     def _store(self, stage: str, name: str, sentences: list[Pair] | list[Utterance]) -> Datastore:
-        def build() -> Datastore:
-            return self.memory.store(name, self.backbone, sentences, self.progress)
+        """The datastore of these sentences. They are read or heard, by what they are."""
+        path = self._stores / name
 
-        self.memory.recall(stage, int, lambda: len(build()))
-        return build()  # opened, unless somebody has removed it
+        def build() -> None:
+            kind = "speech" if isinstance(sentences[0], Utterance) else "text"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            how = BuildOptions(progress=self.progress)
+            Datastore.build_from(self.backbone, Source(name, sentences, kind), path, how)
+
+        self.cache.recall_directory(stage, self._identity, CODE, path, build)
+        return Datastore.open(path, self.backbone)
+
+    def _recall(self, stage: str, kind: Any, work: Callable[[], T]) -> T:
+        return self.cache.recall(stage, self._identity, CODE, kind, work)
 
     def _tune(self, store: Datastore, way: Way) -> Tuning:
         sentences = self.corpus.dev_text if way == "text" else self.corpus.speech["parliament", "dev"]
@@ -177,7 +205,7 @@ class Stages:
         points = []
         for fraction in self.options.fractions:
             part = pairs[: max(1, round(fraction * len(pairs)))]
-            store = self.memory.store(f"parliament-text-{len(part)}", self.backbone, part, self.progress)
+            store = self._store(f"text_store_{len(part)}", f"parliament-text-{len(part)}", part)
             texts = self._translate(["parliament"], store, self.tuning.best)
             points.append(CurvePoint(fraction, len(part), len(store), self.score(texts)))
         return points

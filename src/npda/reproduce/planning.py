@@ -19,14 +19,32 @@ from npda.corpus import mini
 from npda.decoding.beam import SearchOptions
 from npda.io.errors import InputError
 from npda.reproduce.recipe.inputs import files_of
-from npda.reproduce.recipe.recipe import Direction, MiniCorpus, Recipe
+from npda.reproduce.recipe.recipe import Corpus, Direction, Europarl, EuroparlST, MiniCorpus, MustC, Recipe
 from npda.reproduce.work import corpora, training, translating
 from npda.reproduce.work.translating import Task
+from npda.stages.code import Code
 from npda.stages.plan import Stage, StageLog
 from npda.systems.catalogue import MODELS, SYSTEMS, System, TrainedModel, Wanted, meant
 
-# Part of every key: raised whenever a stage's work changes so that old results no longer stand for it.
+# Part of every key, and so of every directory's name. Changed code is noticed by itself: see Code below.
 VERSION = 1
+
+# The code that decides a result. What recipe and catalogue decide is in the settings of each stage.
+_CHOICES = ("npda.reproduce.recipe", "npda.systems.catalogue")
+_READERS = {
+    MiniCorpus: "npda.corpus.mini",
+    MustC: "npda.corpus.mustc",
+    EuroparlST: "npda.corpus.europarl_st",
+    Europarl: "npda.corpus.europarl",
+}
+_TRAINING = Code(
+    ("npda.reproduce.work.training", "npda.models"),
+    (*_CHOICES, "npda.reproduce.work.corpora"),
+)
+_TRANSLATING = Code(
+    ("npda.reproduce.work.translating", "npda.models"),
+    (*_CHOICES, "npda.reproduce.work.corpora", "npda.reproduce.work.training", "npda.training"),
+)
 
 # Seconds on one core of a two-core machine, for the plan; an update of training, a key of a store, a sentence decoded.
 _PER_UPDATE = {
@@ -110,7 +128,7 @@ class _Planner:
             store = f"store of {system.store.way} {task.data} by {task.model}"
             voice = {"voice": task.voice} if system.store.way == "spoken" else {}
             work = partial(translating.build, task=task)
-            self.add(Stage(store, work, {**common, **voice}, (task.model, task.data), cost=15))
+            self.add(Stage(store, work, {**common, **voice}, (task.model, task.data), 15, code=_TRANSLATING))
             tuned = system if system.store.variant == "vanilla" else SYSTEMS["NPDA-kNN-ST"]
             task = replace(task, store=store, tuning=f"tune {tuned.name} {here}")
             self.add(
@@ -120,6 +138,7 @@ class _Planner:
                     common,
                     (task.model, store, task.domain),
                     cost=60,
+                    code=_TRANSLATING,
                 )
             )
             needs += [store, task.tuning, task.domain]
@@ -128,7 +147,8 @@ class _Planner:
                 task, language_model=self.model(system.language_model, direction), tuning=f"tune {system.name} {here}"
             )
             tuned = (task.model, task.language_model, task.domain)
-            self.add(Stage(task.tuning, partial(translating.tune_language_model, task=task), common, tuned, cost=60))
+            work = partial(translating.tune_language_model, task=task)
+            self.add(Stage(task.tuning, work, common, tuned, cost=60, code=_TRANSLATING))
             needs += [task.language_model, task.tuning]
         if system.recogniser is not None:
             task = replace(task, recogniser=self.model(system.recogniser, direction))
@@ -138,7 +158,8 @@ class _Planner:
         translation = f"translate {system.name} {here}"
         needs += list(task.tests.values())
         work = partial(translating.translate, task=task)
-        self.add(Stage(translation, work, {**common, **sizes}, tuple(dict.fromkeys(needs)), 15))
+        needed = tuple(dict.fromkeys(needs))
+        self.add(Stage(translation, work, {**common, **sizes}, needed, 15, code=_TRANSLATING))
         return Trial(
             system=system,
             direction=direction,
@@ -175,7 +196,7 @@ class _Planner:
         name = f"similarity of {task.model} on {direction.domain} {language}"
         settings = {"version": VERSION, "language": task.language}
         work = partial(translating.measure_similarity, task=task)
-        self.add(Stage(name, work, settings, (task.model, task.domain), cost=10))
+        self.add(Stage(name, work, settings, (task.model, task.domain), cost=10, code=_TRANSLATING))
         return name
 
     def measure(self, what: str, work: Callable[..., None], trial: Trial, cost: float) -> str:
@@ -184,7 +205,8 @@ class _Planner:
         name = f"{what} of {trial.system.name} {self.place(trial.direction, trial.language)}"
         needs = (task.model, task.store, task.tuning, task.domain, task.data)
         settings = {"version": VERSION, "search": asdict(self.search)}
-        self.add(Stage(name, partial(work, task=task), settings, tuple(dict.fromkeys(needs)), cost))
+        bound = partial(work, task=task)
+        self.add(Stage(name, bound, settings, tuple(dict.fromkeys(needs)), cost, code=_TRANSLATING))
         return name
 
     def model(self, name: str, direction: Direction) -> str:
@@ -235,14 +257,14 @@ class _Planner:
             needs = (*needs, job.teacher)
         cost = _PER_UPDATE[model.kind] * (job.resolved().max_updates or _UPDATES * model.length)
         settings = {"version": VERSION, **job.settings()}
-        self.add(Stage(stage, partial(training.train_model, job=job), settings, needs, cost))
+        self.add(Stage(stage, partial(training.train_model, job=job), settings, needs, cost, code=_TRAINING))
         return stage
 
     def teacher(self, job: training.Job, needs: tuple[str, ...]) -> str:
         """The stage of the states that alignments learn from, whatever their loss."""
         stage = f"states of {job.models['start']} on {' and '.join(chain.from_iterable(job.corpora.values()))}"
         settings = {"version": VERSION, "max_frames": job.resolved().max_frames}
-        self.add(Stage(stage, partial(training.teach, job=job), settings, needs, cost=60))
+        self.add(Stage(stage, partial(training.teach, job=job), settings, needs, cost=60, code=_TRAINING))
         return stage
 
     def pretrained(self, directory: Path) -> str:
@@ -250,7 +272,8 @@ class _Planner:
         stage, language = f"model {directory.name}", self.recipe.model.source_language
         work = partial(training.take_over, model=directory, source_language=language)
         told = {"version": VERSION, "model": directory.name, "source_language": language}
-        self.add(Stage(stage, work, told, inputs=tuple(sorted(directory.glob("*.safetensors"))), cost=5))
+        weights = tuple(sorted(directory.glob("*.safetensors")))
+        self.add(Stage(stage, work, told, inputs=weights, cost=5, code=_TRAINING))
         return stage
 
     def all_languages(self, data: Wanted, direction: Direction) -> tuple[str, ...]:
@@ -272,7 +295,9 @@ class _Planner:
             raise InputError(f"The corpus {name!r} has no speech; it can only be large_text.")
         stage = f"corpus {name} {language}"
         work = partial(_speech, corpus=corpus, language=language, seed=seed)
-        self.add(Stage(stage, work, self.described(name, language), cost=35, inputs=_there(corpus)))
+        self.add(
+            Stage(stage, work, self.described(name, language), cost=35, inputs=_there(corpus), code=_reading(corpus))
+        )
         return stage
 
     def large_text(self, name: str, domain: str, language: str) -> str:
@@ -280,7 +305,7 @@ class _Planner:
         stage, against = f"text {name} for {domain} {language}", self.corpus(domain, language)
         corpus, seed = self.recipe.corpora[name], self.recipe.seeds.corpus
         work = partial(_text, corpus=corpus, language=language, seed=seed, against=against)
-        self.add(Stage(stage, work, self.described(name, language), (against,), 20, _there(corpus)))
+        self.add(Stage(stage, work, self.described(name, language), (against,), 20, _there(corpus), _reading(corpus)))
         return stage
 
     def described(self, name: str, language: str) -> dict[str, Any]:
@@ -311,6 +336,12 @@ def _sees_domain(model: TrainedModel) -> bool:
 def _there(corpus: Any) -> tuple[Path, ...]:
     """Those of a corpus's own files that exist: a plan can be made without them."""
     return tuple(path for path in files_of(corpus) if path.is_file())
+
+
+def _reading(corpus: Corpus) -> Code:
+    """The code that reads a corpus: without the readers of other kinds."""
+    others = tuple(reader for kind, reader in _READERS.items() if not isinstance(corpus, kind))
+    return Code(("npda.reproduce.work.corpora",), (*_CHOICES, *others))
 
 
 def _speech(directory: Path, needed: Mapping[str, Path], log: StageLog, corpus: Any, language: str, seed: int) -> None:

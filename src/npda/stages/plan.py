@@ -1,10 +1,12 @@
 """Stages: pieces of work, each in a directory named by the hash of everything that goes into it.
 
-runs/stages/<name>-<key>/   what the stage wrote, its log.txt, and at the very end stage.json: the mark that it is done
+runs/stages/<name>-<key>/   what the stage wrote, its log.txt, and at the very end stage.json: the mark that it is done;
+                            until then begun.json tells which code is at work
 runs/locks/                 one file per stage, so that two runs share the work instead of disturbing each other
 runs/digests.json           digests of input files, so that large ones are read once
 
-`plan` tells what is there and what is to do; `npda.stages.run.run` does it.
+`plan` tells what is there and what is to do; `npda.stages.run.run` does it. A result that other code made is stale, and
+so is everything made from it: stage.json records a digest of the code of a stage and of the stages it needs.
 """
 
 from __future__ import annotations
@@ -13,19 +15,23 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Literal
 
 from npda.io.digests import Digests
 from npda.io.errors import InputError
-from npda.io.files import atomic_write
 from npda.io.names import unknown
+from npda.io.records import read_record, write_record
+from npda.stages.code import Code
+from npda.stages.freshness import Origin
 
 ENGINE = 1  # part of every key: a new number makes everything anew
 MARK = "stage.json"
+BEGUN = "begun.json"
 LOG = "log.txt"
 
 
@@ -58,6 +64,7 @@ class Stage:
     needs: tuple[str, ...] = ()  # names of the stages whose results it reads
     cost: float = 0.0  # estimated seconds on two cores, for the plan and the ETA
     inputs: tuple[Path, ...] = ()  # files from outside it reads, told by their contents
+    code: Code | None = None  # that decides the result; none: whatever code made a result, it counts
 
     @property
     def slug(self) -> str:
@@ -73,8 +80,11 @@ class Step:
     key: str  # SHA-256 of what goes into the stage
     directory: Path
     lock: Path
-    state: Literal["done", "partly", "to do"]
+    code: str  # digest of the code of the stage and of those it needs; empty if they name none
+    state: Literal["done", "partly", "stale", "to do"] = "to do"
     again: bool = False  # to be cleared and done anew
+    keep_stale: bool = False  # what other code has made counts too
+    earlier_counts: bool = False  # whether a result of version 0.1.0, which recorded no code, counts
     took: float | None = None  # seconds it took when it was done, if in one go
 
     @property
@@ -82,21 +92,31 @@ class Step:
         return self.stage.name
 
     def is_done(self) -> bool:
-        return self.mark() is not None
+        return self._counts(self.mark())
 
-    def mark(self) -> dict[str, Any] | None:
-        """What stage.json says; nothing if it is missing, damaged or of other work."""
-        try:
-            mark = json.loads((self.directory / MARK).read_text(encoding="utf-8"))
-            return mark if mark["key"] == self.key else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+    def is_stale(self) -> bool:
+        """Whether other code has made, or begun, what lies here."""
+        left = self.mark() or self._record(BEGUN)
+        return bool(left) and not self._counts(left)
+
+    def is_begun(self) -> bool:
+        return self.directory.is_dir() and any(self.directory.iterdir())
+
+    def mark(self) -> dict[str, Any]:
+        """What stage.json says; empty if it is missing, damaged or of other work."""
+        return self._record(MARK)
+
+    def begin(self) -> None:
+        """Record the code at work, unless an interrupted attempt has; then the result is of that code."""
+        if not self._record(BEGUN):
+            write_record(self.directory / BEGUN, {"key": self.key, "code": self.code})
 
     def finish(self, seconds: float, resumed: bool, needs: Mapping[str, Path]) -> None:
         """Mark the stage as done, once everything else is on disk."""
         mark = {
             "name": self.name,
             "key": self.key,
+            "code": self._record(BEGUN).get("code", self.code),
             "settings": self.stage.settings,
             "needs": {name: directory.name for name, directory in needs.items()},
             "inputs": [str(path) for path in self.stage.inputs],
@@ -105,8 +125,19 @@ class Step:
             "resumed": resumed,
             "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
-        with atomic_write(self.directory / MARK) as temporary:
-            temporary.write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_record(self.directory / MARK, mark)
+        (self.directory / BEGUN).unlink(missing_ok=True)
+
+    def _record(self, name: str) -> dict[str, Any]:
+        record = read_record(self.directory / name)
+        return record if record.get("key") == self.key else {}
+
+    def _counts(self, record: Mapping[str, Any]) -> bool:
+        """Whether a mark, or the record of a begun attempt, is not stale."""
+        if not record or self.keep_stale:
+            return bool(record)
+        code = record.get("code") or ("" if self.earlier_counts else "unrecorded")
+        return not Origin(record["key"], code).difference(Origin(self.key, self.code))
 
 
 @dataclass(frozen=True)
@@ -141,11 +172,18 @@ class Plan:
         return {"stages": stages + skipped, "cost": self.cost}
 
 
-def plan(stages: Sequence[Stage], runs: str | Path, only: Sequence[str] = (), from_: str | None = None) -> Plan:
+def plan(
+    stages: Sequence[Stage],
+    runs: str | Path,
+    only: Sequence[str] = (),
+    from_: str | None = None,
+    keep_stale: bool = False,
+) -> Plan:
     """Find out what is done and what is to do; nothing is run.
 
     only: names or patterns such as "train *" of the stages wanted, by default all; what they need comes with them
     from_: name or pattern of stages to do again, along with everything that depends on them
+    keep_stale: take what other code has made as done
     """
     runs = Path(runs).absolute()
     by_name = _check(stages)
@@ -164,8 +202,9 @@ def plan(stages: Sequence[Stage], runs: str | Path, only: Sequence[str] = (), fr
         if again.intersection(stage.needs):
             again.add(name)
         if name in wanted:
-            key = _key(stage, [steps[need].key for need in stage.needs], digests)
-            steps[name] = _step(stage, key, runs, name in again)
+            needs = [steps[need] for need in stage.needs]
+            key = _key(stage, [need.key for need in needs], digests)
+            steps[name] = _step(stage, key, needs, runs, name in again, keep_stale)
     digests.save()
     return Plan(tuple(steps.values()), tuple(by_name[name] for name in ordered if name not in wanted))
 
@@ -185,19 +224,24 @@ def _check(stages: Iterable[Stage]) -> dict[str, Stage]:
 
 def _in_order(by_name: Mapping[str, Stage]) -> list[str]:
     """Each name after those it needs, otherwise in the order given."""
+    try:
+        TopologicalSorter({name: stage.needs for name, stage in by_name.items()}).prepare()
+    except CycleError as error:
+        circle = error.args[1][:0:-1]  # told from the needed to the needing
+        start = min(range(len(circle)), key=lambda place: list(by_name).index(circle[place]))
+        circle = [*circle[start:], *circle[:start], circle[start]]
+        raise ValueError(f"the stages need each other in a circle: {' → '.join(circle)}") from None
+    # Depth first, where graphlib goes by generations: one system is finished before the next begins.
     ordered: dict[str, None] = {}
 
-    def visit(name: str, way: tuple[str, ...]) -> None:
-        if name in way:
-            circle = " → ".join((*way[way.index(name) :], name))
-            raise ValueError(f"the stages need each other in a circle: {circle}")
+    def visit(name: str) -> None:
         if name not in ordered:
             for need in by_name[name].needs:
-                visit(need, (*way, name))
+                visit(need)
             ordered[name] = None
 
     for name in by_name:
-        visit(name, ())
+        visit(name)
     return list(ordered)
 
 
@@ -226,13 +270,30 @@ def _key(stage: Stage, needs: Sequence[str], digests: Digests) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _step(stage: Stage, key: str, runs: Path, again: bool) -> Step:
+def _code(stage: Stage, needs: Iterable[str]) -> str:
+    """The digest of a stage's code along with that of the results it is made from."""
+    own, needs = stage.code.digest() if stage.code is not None else "", list(needs)
+    return hashlib.sha256(" ".join([own, *needs]).encode()).hexdigest()[:16] if any(needs) else own
+
+
+def _step(stage: Stage, key: str, needs: Sequence[Step], runs: Path, again: bool, keep_stale: bool) -> Step:
     place = f"{stage.slug}-{key[:12]}"
-    step = Step(stage, key, runs / "stages" / place, runs / "locks" / place, "to do", again)
-    mark = step.mark()
-    if again or not (step.directory.is_dir() and any(step.directory.iterdir())):
+    made_by = [need.mark().get("code", "") if need.state == "done" else need.code for need in needs]
+    step = Step(
+        stage,
+        key,
+        runs / "stages" / place,
+        runs / "locks" / place,
+        _code(stage, made_by),
+        again=again,
+        keep_stale=keep_stale,
+        earlier_counts=not any(made_by),  # version 0.1.0 cannot have used what a later one has made
+    )
+    if again or not step.is_begun():
         return step
-    if mark is None:
-        return Step(stage, key, step.directory, step.lock, "partly")
-    took = None if mark.get("resumed") else mark.get("seconds")
-    return Step(stage, key, step.directory, step.lock, "done", took=took)
+    if step.is_stale():
+        return replace(step, state="stale")
+    if not step.is_done():
+        return replace(step, state="partly")
+    mark = step.mark()
+    return replace(step, state="done", took=None if mark.get("resumed") else mark.get("seconds"))

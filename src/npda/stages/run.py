@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from npda.io.locks import Lock
 from npda.stages.plan import LOG, Plan, Stage, Step, plan
-from npda.stages.stage_process import Child, clear, perform
+from npda.stages.stage_process import Child, clear, perform, remove
 
 _PAUSE = 0.1  # seconds between two looks at what others do
 
@@ -108,18 +108,19 @@ def run(
     runs: str | Path,
     only: Sequence[str] = (),
     from_: str | None = None,
+    keep_stale: bool = False,
     jobs: int = 1,
     keep_going: bool = True,
     apart: bool = False,
     watcher: Watcher = Watcher(),
 ) -> Report:
-    """Do whatever of the stages is not done yet; only, from_: as in `plan`.
+    """Do whatever of the stages is not done yet; only, from_, keep_stale: as in `plan`.
 
     jobs: stages at once; more than one run apart
     keep_going: after a failure, do what does not depend on it
     apart: each stage in a process of its own, see above
     """
-    chosen = plan(stages, runs, only, from_)
+    chosen = plan(stages, runs, only, from_, keep_stale)
     watcher.opened(chosen)
     try:
         # Those that depend on others first: interrupted here, no result is older than what it was made from.
@@ -193,7 +194,9 @@ class _Run:
             lock.release()
             return True
         needs = {need: self._outcomes[need].step.directory for need in step.stage.needs}
-        resumed = step.directory.is_dir() and any(step.directory.iterdir())
+        if step.is_stale():
+            remove(step.directory)
+        resumed = step.is_begun()
         del self._waiting[step.name]
         self._watcher.started(step)
         if self._apart:

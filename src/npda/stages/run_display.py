@@ -1,4 +1,4 @@
-"""The run_display of a run: which stage is at work, what has become of the others, how long it will take."""
+"""The display of a run: which stage is at work, what has become of the others, how long it will take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = {"done": "green", "found": "dim", "failed": "bold red", "skipped": "y
 
 
 def run_display(quiet: bool = False, apart: bool = False) -> Watcher:
-    """A live run_display on a terminal, a line per event elsewhere, nothing at all if quiet (as with --json).
+    """A live display on a terminal, a line per event elsewhere, nothing at all if quiet (as with --json).
 
     It writes to standard error. apart: whether the stages run in processes of their own
     """
@@ -53,10 +53,16 @@ def plan_table(plan: Plan) -> Table:
     table = Table("stage", "state", "estimate", title=f"about {duration(plan.cost)} to do")
     for step in plan.steps:
         style = "dim" if step.state == "done" else ""
-        table.add_row(Text(step.name), step.state, duration(step.stage.cost), style=style)
+        table.add_row(Text(step.name), _shown(step), duration(step.stage.cost), style=style)
     for stage in plan.skipped:
         table.add_row(Text(stage.name), "skipped", duration(stage.cost), style="dim")
     return table
+
+
+def _shown(step: Step) -> str:
+    if step.state != "stale":
+        return step.state
+    return f"stale: {'done' if step.mark() else 'begun'} by other code"
 
 
 class LineDisplay(Watcher):
@@ -72,7 +78,9 @@ class LineDisplay(Watcher):
     def opened(self, plan: Plan) -> None:
         self._steps = {step.name: step for step in plan.steps}
         done = sum(step.state == "done" for step in plan.steps)
-        self._say(f"{len(plan.steps)} stages, {done} done before; about {duration(self.remaining())}")
+        stale = sum(step.state == "stale" for step in plan.steps)
+        again = f", {stale} by other code and therefore done again" if stale else ""
+        self._say(f"{len(plan.steps)} stages, {done} done before{again}; about {duration(self.remaining())}")
 
     def waits(self, names: Sequence[str]) -> None:
         self._say(f"another run is at {', '.join(names)}: waiting for it", "yellow")
@@ -122,7 +130,7 @@ class LineDisplay(Watcher):
 
     def _estimate(self, step: Step) -> float:
         before = [(s.stage.cost, s.took) for s in self._steps.values() if s.took is not None]
-        ended = list(self._outcomes.values())  # a copy: the run_display is drawn in a thread of its own
+        ended = list(self._outcomes.values())  # a copy: the display is drawn in a thread of its own
         now = [(o.step.stage.cost, o.seconds) for o in ended if o.state == "done" and not o.resumed]
         return step.stage.cost * pace(before + now)
 
@@ -135,11 +143,11 @@ class LineDisplay(Watcher):
 
 
 class LiveDisplay(LineDisplay):
-    """The same lines, scrolling away above a run_display of what is at work and what comes next."""
+    """The same lines, scrolling away above a display of what is at work and what comes next."""
 
     def __init__(self, console: Console, apart: bool = False) -> None:
         super().__init__(console)
-        # A stage in this process leaves nobody else to refresh the run_display; a fork must not meet another thread.
+        # A stage in this process leaves nobody else to refresh the display; a fork must not meet another thread.
         self._live = Live(
             console=console,
             get_renderable=self.render,

@@ -26,6 +26,7 @@ from npda.stages.plan import LOG, StageLog, Step
 def perform(step: Step, needs: Mapping[str, Path], resumed: bool) -> str:
     """Do the work with everything it says going to its log; what went wrong in a line, or nothing."""
     step.directory.mkdir(parents=True, exist_ok=True)
+    step.begin()
     log = StageLog(step.directory / LOG)
     start = time.monotonic()
     with _caught(log.path):
