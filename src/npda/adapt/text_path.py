@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest
 from npda.io.errors import InputError
 from npda.io.files import cache_dir
+from npda.io.progress import SHORT, stage
 from npda.models import load_backbone
 from npda.models.hub import model_directory
 from npda.training.loop.settings import TrainingSettings
@@ -51,7 +52,8 @@ def with_text_path(
 ) -> Reader:
     """The model with its text path. needed: whether it must be able to read at all"""
     directory = model_directory(model)
-    backbone = load_backbone(directory, source_language)
+    with stage(f"loading {model}", progress, SHORT):
+        backbone = load_backbone(directory, source_language)
     if backbone.max_frames == 0:
         raise InputError(f"{model} translates text; give a speech translator.")
     if not needed or can_read(backbone):

@@ -56,7 +56,7 @@ def train(
         typer.Option(
             callback=codes,
             help="Target language that gets a tag (German or de); repeat it for several. For a public model: the "
-            "language it shall write.",
+            "language it will write.",
         ),
     ] = None,
     tunes: Annotated[

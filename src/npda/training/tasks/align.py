@@ -13,6 +13,7 @@ from torch import nn
 from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
+from npda.io.progress import SHORT, stage
 from npda.models import is_public, load_backbone
 from npda.models.backbone import Backbone
 from npda.models.config import read_config
@@ -101,7 +102,8 @@ def train_alignment(
     device: see ``npda.models.devices``
     """
     device = training_device(running(), device)
-    backbone = _teachable(model, source_language).to(device)
+    with stage(f"loading {model}", progress, SHORT):
+        backbone = _teachable(model, source_language).to(device)
     variant = options.variant or default_variant(model)
     options = replace(options, variant=variant)
     data, dev_data = (_usable(manifests, settings) for manifests in (triplets, dev))

@@ -15,6 +15,7 @@ from npda.corpus.manifest import Utterance, read_manifest, within
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
+from npda.io.progress import SHORT, stage
 from npda.models import is_public, load_speech2text, load_trainable
 from npda.models.backbone import Tokens
 from npda.models.layers.adapters import ANY
@@ -152,7 +153,8 @@ def train_speech(
         else:
             filterbanks = FeatureStore(kept, audio.fbank, progress=progress)
             if processes.is_main_process and not run.start.is_dir():
-                _prepare(run.start, kept, filterbanks, model)
+                with stage("training vocabularies", progress, SHORT):
+                    _prepare(run.start, kept, filterbanks, model)
             processes.wait_for_everyone()
             backbone = _create(run.start, model)
             features = filterbanks.then(backbone.normalizer)
