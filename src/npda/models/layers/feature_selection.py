@@ -22,8 +22,8 @@ from npda.io.files import atomic_write
 from npda.models.backbone import Memory
 
 _BETA, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1  # temperature and the interval that is clipped to [0, 1]: Louizos et al.
-# log α of a fresh gate, as in the paper: not 0 in decoding, 0 in one of six draws in training. Gates that start further
-# open stay open, because the gradient of the penalty fades there.
+# log α of a fresh gate, as in the paper, which has no bias: not 0 in decoding, 0 in one of six draws in training. The
+# further open a gate starts, the smaller is the gradient of its penalty.
 _FRESH = 0.0
 
 _CONFIG = "config.json"
