@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from npda.io.errors import InputError
 from npda.writers import Result, Segment
 
 if TYPE_CHECKING:
+    from npda.corpus.manifest import Utterance
     from npda.decoding.beam import SearchOptions
     from npda.decoding.fusion import Fusion
     from npda.translator import Translator
@@ -21,20 +28,68 @@ Segmenting = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True)
 class AudioInput:
-    """A file, or a row of a manifest. seconds: its length, None if it cannot be read"""
+    """A recording to translate. name: as the user knows it; file: what is read; row: of the manifest that names it"""
 
     name: str
-    row: bool
-    seconds: float | None
+    file: str
+    row: Utterance | None = None
 
-    @classmethod
-    def of(cls, name: str, row: bool = False) -> AudioInput:
+    @cached_property
+    def seconds(self) -> float | None:
+        """Its length; None if it cannot be read, which is reported in its turn."""
         from npda.audio import duration
 
         try:
-            return cls(name, row, duration(name))
+            return duration(self.file)
         except InputError:
-            return cls(name, row, None)  # to be reported in its turn
+            return None
+
+    def renamed(self, message: object) -> str:
+        """A message with the name that the user knows instead of the file."""
+        return str(message).replace(self.file, self.name)
+
+
+def audio_inputs(names: Sequence[str]) -> Iterator[AudioInput]:
+    """Audio files as they are, manifests row by row, folders file by file, and - for standard input."""
+    if names.count("-") > 1:
+        raise InputError("- stands for standard input, which can be read only once; name it once.")
+    for name in names:
+        if name == "-":
+            yield AudioInput("stdin", str(_standard_input()))
+        elif name.endswith((".tsv", ".tsv.gz")):
+            from npda.corpus.manifest import read_manifest
+
+            yield from (AudioInput(row.audio, row.audio, row) for row in read_manifest(name))
+        elif os.path.isdir(name):
+            yield from (AudioInput(file, file) for file in _files(name))
+        else:
+            yield AudioInput(name, name)
+
+
+def _files(folder: str) -> list[str]:
+    """The audio files of a folder and of the folders in it, sorted; hidden ones are left out."""
+    from npda.audio import SUFFIXES
+
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [
+            os.path.join(parent, name) for name in files if not name.startswith(".") and name.lower().endswith(SUFFIXES)
+        ]
+    if not found:
+        raise InputError(f"There is no audio in the folder {folder}: no file ends in .wav, .mp3, .m4a or the like.")
+    return sorted(found)
+
+
+def _standard_input() -> Path:
+    """A copy that lasts as long as the program: most formats cannot be read without going back and forth."""
+    if sys.stdin.isatty():
+        raise InputError("- reads audio from standard input, which is a terminal; pipe a file into the command.")
+    folder = Path(tempfile.mkdtemp(prefix="npda-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with open(folder / "stdin", "wb") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+    return folder / "stdin"
 
 
 @dataclass
@@ -74,8 +129,14 @@ class Translating:
         return self.segmenting == "always" or recording.seconds > self.translator.backbone.max_frames / 100
 
     def _short(self, recordings: Sequence[AudioInput]) -> Iterator[Result]:
-        names = [recording.name for recording in recordings]
-        translations = self.translator.translate_all(names, self.options, self.language, self.fusions, self._report)
+        def report(error: InputError) -> None:
+            message = str(error)
+            for recording in recordings:
+                message = recording.renamed(message)
+            self._report(error, f"skipped: {message}")
+
+        files = [recording.file for recording in recordings]
+        translations = self.translator.translate_all(files, self.options, self.language, self.fusions, report)
         for recording, t in zip(recordings, translations, strict=True):
             self.advance(recording.seconds or 0)
             nbest = t.alternatives if t and self.options.n_best > 1 else ()
@@ -90,21 +151,21 @@ class Translating:
         done = 0.0
         try:
             for segment in self.translator.translate_long(
-                recording.name, self.options, self.language, self.fusions, detector=detector
+                recording.file, self.options, self.language, self.fusions, detector=detector
             ):
                 self.advance(segment.end - done)
                 done = segment.end
                 yield segment
         except InputError as error:
-            self._report(error, f"skipped from {done:.0f} s on")
+            self._report(error, f"skipped from {done:.0f} s on: {recording.renamed(error)}")
         else:
             if not done and not self.quiet:
                 say(f"{recording.name}: there is no speech in it.")
         self.advance(max(0.0, (recording.seconds or 0) - done))
 
-    def _report(self, error: InputError, what: str = "skipped") -> None:
+    def _report(self, error: InputError, message: str) -> None:
         self.faults.append(error)
-        say(f"{what}: {error}")
+        say(message)
 
 
 def _joined(segments: list[Segment]) -> tuple[Segment, ...]:

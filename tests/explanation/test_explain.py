@@ -329,6 +329,17 @@ def test_cli_prints_json_and_writes_a_page(given_, store, glossary, tmp_path):
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == explanation_page(*found)
 
 
+def test_cli_explains_standard_input(given_, store):
+    common = ("--model", str(given_ / "model"), "--store", str(store.path), "--json", "--max-length", "12")
+    runner = CliRunner(env={"COLUMNS": "120"})
+    answer = runner.invoke(app, ["-", *common], input=(given_ / "0.wav").read_bytes())
+    assert answer.exit_code == 0, answer.output
+    piped = Explanation.from_json(answer.stdout)
+    assert piped.audio == "stdin"
+    named = Explanation.from_json(runner.invoke(app, [str(given_ / "0.wav"), *common]).stdout)
+    assert piped.text == named.text
+
+
 def test_cli_skips_what_it_cannot_read(given_, store, tmp_path):
     common = ("--model", given_ / "model", "--store", store.path)
     answer = npda(

@@ -29,12 +29,14 @@ class SndfileSound:
     def open(cls, file: Path) -> Iterator["SndfileSound"]:
         """A file until the context ends; one of SNDFILE_ERRORS if libsndfile does not know its format."""
         with ExitStack() as stack:
-            # By its descriptor, so that `_unread` can see how far an mp3 was read.
-            by_descriptor = file.suffix.lower() == ".mp3"
             if file.suffix.lower() == ".raw":
                 raise soundfile.SoundFileError("a raw file does not say its rate")
-            source = stack.enter_context(open(file, "rb")).fileno() if by_descriptor else file
-            yield cls(file, stack.enter_context(soundfile.SoundFile(source, closefd=not by_descriptor)))
+            sound = stack.enter_context(soundfile.SoundFile(file))
+            if sound.format == "MP3":
+                # By its descriptor, so that `_unread` can see how far it was read.
+                descriptor = stack.enter_context(open(file, "rb")).fileno()
+                sound = stack.enter_context(soundfile.SoundFile(descriptor, closefd=False))
+            yield cls(file, sound)
 
     def seconds(self) -> float:
         return self._sound.frames / self.rate

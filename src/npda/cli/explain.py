@@ -11,6 +11,7 @@ import typer
 
 from npda.cli.options import (
     Adaptive,
+    Audio,
     Beam,
     K,
     Lambda,
@@ -26,7 +27,6 @@ from npda.cli.options import (
     shows_progress,
 )
 from npda.cli.translate import check_choices
-from npda.corpus.manifest import Utterance
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    audio: Annotated[list[str], typer.Argument(help="Audio files (wav, flac, ogg, mp3) or manifests (.tsv).")],
+    audio: Audio,
     model: Model,
     store: Annotated[list[Path], typer.Option(help="Datastore to search; repeat it for several.")],
     k: K = None,
@@ -74,7 +74,9 @@ def explain(
     check_choices(k, lambda_, temperature, adaptive)
     if html is not None and html.is_dir():
         raise InputError(f"{html} is a folder: name the page, for example --html {html / 'why.html'}.")
-    inputs = list(_inputs(audio))
+    from npda.recordings import audio_inputs
+
+    inputs = list(audio_inputs(audio))
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
@@ -99,14 +101,13 @@ def explain(
         retriever, options = JoinedRetriever(stores), SearchOptions(beam, length_penalty, max_length)
         for item in track(inputs, "explaining", enabled=progress, after=SHORT):
             try:
-                memory = hear(backbone, item.audio, language)
+                memory = hear(backbone, item.file, language)
             except InputError as error:
                 faults.append(error)
-                print(f"npda: skipped: {error}", file=sys.stderr)
+                print(f"npda: skipped: {item.renamed(error)}", file=sys.stderr)
                 continue
-            explanation = explain_one(
-                backbone, memory, retriever, combiner, options, language, item.audio, item.src_text, item.tgt_text
-            )
+            texts = (item.row.src_text, item.row.tgt_text) if item.row else ("", "")
+            explanation = explain_one(backbone, memory, retriever, combiner, options, language, item.name, *texts)
             _print(explanation, json)
             yield explanation
 
@@ -117,17 +118,6 @@ def explain(
         _write(explanations(), html)
     if faults:
         raise typer.Exit(2)
-
-
-def _inputs(names: list[str]) -> Iterator[Utterance]:
-    """Audio files as they are, manifests row by row with their texts."""
-    for name in names:
-        if name.endswith((".tsv", ".tsv.gz")):
-            from npda.corpus.manifest import read_manifest
-
-            yield from read_manifest(name)
-        else:
-            yield Utterance(id=name, audio=name, n_frames=0, tgt_text="")
 
 
 def _print(explanation: Explanation, as_json: bool) -> None:

@@ -66,6 +66,9 @@ Verbose = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and no progress.")]
 
 _HUB = "Model directory, or the name of a model on the Hugging Face hub"
+Audio = Annotated[
+    list[str], typer.Argument(help="Audio or video files, folders, manifests (.tsv), or - for standard input.")
+]
 Model = Annotated[str, typer.Option(help=f"{_HUB}.")]
 UnchangedModel = Annotated[str, typer.Option(help=f"{_HUB}; it is not changed.")]
 Language = Annotated[

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from npda.cli.options import (
     Adaptive,
+    Audio,
     Beam,
     K,
     Lambda,
@@ -27,12 +27,9 @@ from npda.cli.options import (
 )
 from npda.io.errors import InputError
 
-if TYPE_CHECKING:
-    from npda.recordings import AudioInput
-
 
 def translate(
-    audio: Annotated[list[str], typer.Argument(help="Audio files (wav, flac, ogg, mp3) or manifests (.tsv).")],
+    audio: Audio,
     model: Model,
     format: Annotated[
         Literal["txt", "json", "srt", "vtt", "tsv"],
@@ -61,8 +58,9 @@ def translate(
 ) -> None:
     """Translate speech to text.
 
-    Recordings may have any length: long ones are cut at their pauses. All formats but txt show when each piece begins
-    and ends; txt has one line per piece. A file that cannot be read is reported and skipped (its txt line stays
+    Any audio format will do, and so will the sound of a video. A folder is translated file by file, with the folders in
+    it. Recordings may have any length: long ones are cut at their pauses. All formats but txt show when each piece
+    begins and ends; txt has one line per piece. A file that cannot be read is reported and skipped (its txt line stays
     empty), and the exit code is then 2.
 
     Examples:
@@ -86,9 +84,9 @@ def translate(
     if adaptive and not store:
         raise InputError("--adaptive needs a --store, where `npda tune --adaptive` has left its network.")
     check_choices(k, lambda_, temperature, adaptive)
-    from npda.recordings import Translating
+    from npda.recordings import Translating, audio_inputs
 
-    recordings = list(_recordings(audio))
+    recordings = list(audio_inputs(audio))
 
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
@@ -140,16 +138,3 @@ def check_choices(k: int | None, lambda_: float | None, temperature: float | Non
         raise InputError(f"--temperature must be above 0, not {temperature:g}.")
     if adaptive and (k, lambda_, temperature) != (None, None, None):
         raise InputError("--adaptive chooses k, λ and T itself: leave them out.")
-
-
-def _recordings(names: list[str]) -> Iterator[AudioInput]:
-    """Audio files as they are, manifests row by row."""
-    from npda.recordings import AudioInput
-
-    for name in names:
-        if name.endswith((".tsv", ".tsv.gz")):
-            from npda.corpus.manifest import read_manifest
-
-            yield from (AudioInput.of(utterance.audio, row=True) for utterance in read_manifest(name))
-        else:
-            yield AudioInput.of(name)
