@@ -14,7 +14,7 @@ from npda.corpus.mini.lexicon import load_lexicon, read_yaml
 from npda.corpus.pairs import Pair
 from npda.io.errors import InputError
 
-# Names the caches of prepared speech: to be raised whenever the sentences change.
+# Names the caches of prepared speech: to be raised whenever the sentences change, or the way they are read aloud.
 VERSION = "5"
 DOMAINS = ("general", "parliament")
 LANGUAGES = ("de", "fr")
