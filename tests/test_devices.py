@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from pretend_device import DEVICE, MixedDevices, PretendDevice
 from safetensors.torch import load_file
 from tiny_alignment import SETTINGS as ALIGN_SETTINGS
 from tiny_whisper import waveform
+from typer.testing import CliRunner
 
 from npda.cascade import Cascade, TextTranslator
+from npda.cli import app
 from npda.corpus.manifest import write_manifest
 from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
@@ -42,7 +45,7 @@ from npda.evaluation.tuning.search import tune
 from npda.evaluation.tuning.shallow import tune_shallow
 from npda.explanation.explain import explain, hear
 from npda.io.errors import InputError
-from npda.models.devices import choose_device, choose_dtype
+from npda.models.devices import choose_device, choose_dtype, dtype_of, placed
 from npda.models.language_model import LanguageModel
 from npda.models.layers.packing import Packing
 from npda.training.tasks.align import AlignOptions, train_alignment
@@ -269,6 +272,60 @@ def test_packed_weights_are_for_the_processor(pretend: torch.device) -> None:
     for int8 in (False, True):
         found = Packing(int8)(layer.to(pretend))(x.to(pretend))
         np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_computes_in_bfloat16(family: str, pretend: torch.device, tmp_path: Path) -> None:
+    """Close to float32, and steered by a store that was built in float32."""
+    make, language = FAMILIES[family]
+    store = Datastore.build(
+        make(), tiny_store.pairs(4), tmp_path / "store", options=BuildOptions(language=language, progress=False)
+    )
+    rounded = Translator(placed(make(), pretend, torch.bfloat16))
+    assert {p.dtype for p in cast(torch.nn.Module, rounded.backbone).parameters()} == {torch.bfloat16}
+    fusion = rounded.neighbours([store], KNN, language)
+    greedy = SearchOptions(beam=1, max_length=1)
+    expected = [t.score for t in Translator(make()).translate_all(WAVES, greedy, language) if t]
+    assert [t.score for t in rounded.translate_all(WAVES, greedy, language) if t] == pytest.approx(expected, abs=0.3)
+    assert all(rounded.translate_all(WAVES, SEARCH, language, [fusion]))
+    again = BuildOptions(language=language, progress=False)
+    built = Datastore.build(rounded.backbone, tiny_store.pairs(4), tmp_path / "rounded", options=again)
+    assert built.info.backbone == store.info.backbone
+    keys, exact = (np.concatenate([keys for _, keys in each.entries.blocks(100)]) for each in (built, store))
+    assert np.abs(keys.astype(np.float32) - exact).mean() < 0.05 * np.abs(exact).mean()
+
+
+def test_rounded_weights_of_another_model_are_refused(store: Datastore) -> None:
+    with pytest.raises(InputError, match="another model"):
+        store.check(placed(tiny_store.backbone(seed=1), torch.device("cpu"), torch.bfloat16))
+
+
+def test_models_are_opened_on_a_device(store: Datastore, pretend: torch.device, tmp_path: Path) -> None:
+    tiny_store.backbone().save_pretrained(tmp_path)
+    translator = Translator.from_pretrained(tmp_path, device=pretend, precision="float32")
+    here = Translator.from_pretrained(tmp_path, device="cpu").translate(WAVES[0], SEARCH, datastore=store)
+    assert translator.translate(WAVES[0], SEARCH, datastore=store).text == here.text
+    assert dtype_of(Translator.from_pretrained(tmp_path, device=pretend).backbone) == torch.float16
+    with pytest.raises(InputError, match="Eight bits are for the processor"):
+        Translator.from_pretrained(tmp_path, device=pretend, int8=True)
+
+
+def test_the_environment_names_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPDA_DEVICE", "cuda:99")
+    with pytest.raises(InputError, match="no device 'cuda:99'"):
+        choose_device()
+    assert choose_device("cpu") == torch.device("cpu")
+
+
+VERBS = ["translate", "explain", "tune", "build", "align", "train", "train-text", "adapt", "demo", "reproduce"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verbs_refuse_a_device_that_is_not_there(verb: str) -> None:
+    result = CliRunner().invoke(app, [verb, "--device", "cuda:99"])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith("There is no device 'cuda:99'")
+    assert "NPDA_DEVICE" not in os.environ
 
 
 def test_devices_by_name() -> None:

@@ -15,6 +15,7 @@ from npda.decoding.fusion import Fusion
 from npda.io.errors import InputError
 from npda.models import load_text2text
 from npda.models.batches import cut
+from npda.models.devices import Precision, choose_device, choose_dtype, placed
 from npda.models.inputs import read_batch
 from npda.models.text2text import MAX_SOURCE, Text2Text
 from npda.translator import Audio, Translation, Translator
@@ -43,8 +44,12 @@ class TextTranslator:
         self.model = model
 
     @classmethod
-    def from_pretrained(cls, directory: str | PathLike[str]) -> TextTranslator:
-        return cls(load_text2text(Path(directory)))
+    def from_pretrained(
+        cls, directory: str | PathLike[str], device: str | torch.device = "auto", precision: Precision = "auto"
+    ) -> TextTranslator:
+        """device, precision: see ``Translator.from_pretrained``"""
+        model, where = load_text2text(Path(directory)), choose_device(device)
+        return cls(placed(model, where, choose_dtype(where, precision)))
 
     def translate_texts(
         self,
@@ -101,9 +106,21 @@ class Cascade:
         self.normalize = normalize
 
     @classmethod
-    def from_pretrained(cls, recogniser: str | PathLike[str], translator: str | PathLike[str]) -> Cascade:
-        """recogniser: a model directory of ``npda train --task asr``; translator: one of ``npda train-text``"""
-        return cls(Translator.from_pretrained(recogniser), TextTranslator.from_pretrained(translator))
+    def from_pretrained(
+        cls,
+        recogniser: str | PathLike[str],
+        translator: str | PathLike[str],
+        device: str | torch.device = "auto",
+        precision: Precision = "auto",
+    ) -> Cascade:
+        """recogniser: a model directory of ``npda train --task asr``; translator: one of ``npda train-text``
+
+        device, precision: see ``Translator.from_pretrained``
+        """
+        return cls(
+            Translator.from_pretrained(recogniser, device=device, precision=precision),
+            TextTranslator.from_pretrained(translator, device, precision),
+        )
 
     def translate(
         self, source: Audio, options: SearchOptions = SearchOptions(), language: str | None = None

@@ -26,6 +26,7 @@ from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone
 from npda.models.batches import cut
+from npda.models.devices import Precision, choose_device
 from npda.models.features import features_of
 from npda.models.inputs import hear_batch
 from npda.segmentation import Detector, Pauses, gathered, stretches
@@ -74,14 +75,26 @@ class Translator:
 
     @classmethod
     def from_pretrained(
-        cls, model: str | PathLike[str], source_language: str | None = None, *, int8: bool = False
+        cls,
+        model: str | PathLike[str],
+        source_language: str | None = None,
+        *,
+        int8: bool = False,
+        device: str | torch.device = "auto",
+        precision: Precision = "auto",
     ) -> Translator:
         """Open a model by its directory, made by ``npda train`` or by transformers, or by its name on the hub.
 
         source_language: what is spoken, for models with several, by name (English) or code (en)
         int8: compute in eight bits, faster on a processor and less exact, see docs/performance.md
+        device: auto (the accelerator if there is one), cpu, cuda, cuda:1, mps …
+        precision: auto (float32 on a processor, bfloat16 or float16 on an accelerator), or one of these
         """
-        backbone = load_backbone(Path(model), source_language and language_code(source_language))
+        device = choose_device("cpu" if int8 and device == "auto" else device)
+        if int8 and (device.type != "cpu" or precision not in ("auto", "float32")):
+            raise InputError("Eight bits are for the processor: leave out int8, or the device and the precision.")
+        spoken = source_language and language_code(source_language)
+        backbone = load_backbone(Path(model), spoken, device, precision)
         if int8:
             packing = getattr(backbone, "packing", None)
             if packing is None:

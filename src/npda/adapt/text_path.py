@@ -12,6 +12,7 @@ from npda.io.errors import InputError
 from npda.io.files import cache_dir
 from npda.io.progress import SHORT, stage
 from npda.models import load_backbone
+from npda.models.devices import choose_device, choose_dtype, placed
 from npda.models.hub import model_directory
 from npda.training.loop.settings import TrainingSettings
 from npda.training.tasks.align import AlignOptions, align_defaults, train_alignment
@@ -57,7 +58,8 @@ def with_text_path(
     if backbone.max_frames == 0:
         raise InputError(f"{model} translates text; give a speech translator.")
     if not needed or can_read(backbone):
-        return Reader(backbone, directory, "no")
+        device = choose_device()
+        return Reader(placed(backbone, device, choose_dtype(device)), directory, "no")
     home = how.directory or aligned_home(directory, backbone, language, source_language)
     if (home / "config.json").is_file():
         return _found(home, backbone, model, source_language, "before")
@@ -94,7 +96,7 @@ def _found(
     aligned: Literal["now", "before"],
     seconds: float = 0.0,
 ) -> Reader:
-    backbone = load_backbone(home, source_language)
+    backbone = load_backbone(home, source_language, "auto")
     if decoder_fingerprint(backbone) != decoder_fingerprint(base) or not can_read(backbone):
         raise InputError(f"{home} is not {model} with a text encoder: choose another --aligned.")
     return Reader(backbone, home, aligned, seconds)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.cli.options import AsJson, Decodes, Language, Quiet, SourceLanguage, UnchangedModel, Verbose, shows_progress
+from npda.cli.options import (
+    AsJson,
+    Decodes,
+    Device,
+    Language,
+    Quiet,
+    SourceLanguage,
+    UnchangedModel,
+    Verbose,
+    shows_progress,
+)
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +55,7 @@ def adapt(
         bool, typer.Option("--adaptive", help="Train a network on dev that chooses k and λ for every token.")
     ] = False,
     as_json: AsJson = False,
+    device: Device = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from npda.cli.options import (
     AsJson,
+    Device,
     LearningRate,
     MaxEpochs,
     Quiet,
@@ -70,6 +71,7 @@ def align(
         ),
     ] = None,
     as_json: AsJson = False,
+    device: Device = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -107,7 +109,9 @@ def align(
     )
     options = AlignOptions(variant, layers, dropout, subword_alpha, tuple(text or ()))
     progress = shows_progress(quiet, verbose, as_json)
-    summary = train_alignment(directory, triplets, dev, out, settings, options, source_language, progress)
+    summary = train_alignment(
+        directory, triplets, dev, out, settings, options, source_language, progress, device=device
+    )
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.cli.options import AsJson, Model, PairsFile, Quiet, Verbose, codes, loading, shows_progress
+from npda.cli.options import AsJson, Device, Model, PairsFile, Precision, Quiet, Verbose, codes, loading, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def build(
         typer.Option(callback=codes, help="Source language, for TMX and models with several: English or en."),
     ] = None,
     json: AsJson = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -95,7 +97,7 @@ def build(
     if speak:
         given = _spoken(given, speak, keep_audio, _source(*inputs), progress)
     with loading(model, progress):
-        backbone = load_backbone(model, source_language)
+        backbone = load_backbone(model, source_language, device, precision)
     store = before.append(backbone, given, options) if before else Datastore.build_from(backbone, given, out, options)
     print_store(store, json)
 

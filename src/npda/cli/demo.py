@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
+from npda.cli.options import AsJson, Device, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def demo(
         bool, typer.Option("--from-scratch", help="Train the model in OUT instead of using the shipped one.")
     ] = False,
     as_json: AsJson = False,
+    device: Device = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:

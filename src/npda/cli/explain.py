@@ -13,12 +13,14 @@ from npda.cli.options import (
     Adaptive,
     Audio,
     Beam,
+    Device,
     K,
     Lambda,
     Language,
     LengthPenalty,
     MaxLength,
     Model,
+    Precision,
     Quiet,
     SourceLanguage,
     Temperature,
@@ -48,6 +50,8 @@ def explain(
     source_language: SourceLanguage = None,
     html: Annotated[Path | None, typer.Option(help="HTML page to write; the one file is all it needs.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and no progress.")] = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -87,7 +91,7 @@ def explain(
     combiner = tuned_combiner(stores[0], k, lambda_, temperature, adaptive)
     progress = shows_progress(quiet, verbose, json)
     with loading(model, progress):
-        backbone = load_backbone(model, source_language)
+        backbone = load_backbone(model, source_language, device, precision)
     for opened in stores:
         opened.check(backbone, language)
     faults: list[InputError] = []

@@ -7,7 +7,7 @@ import os
 import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -54,6 +54,33 @@ def _speak_up(ctx: typer.Context, verbose: bool) -> bool:
     return verbose
 
 
+def _use(ctx: typer.Context, device: str) -> str:
+    """Models go to this device for as long as the verb runs, in the processes that it starts too."""
+    if device != "auto":
+        from npda.models.devices import VARIABLE, choose_device
+
+        choose_device(device)  # one that is not there is refused before any work
+        before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = device
+
+        def undo() -> None:
+            os.environ.pop(VARIABLE)
+            os.environ.update({} if before is None else {VARIABLE: before})
+
+        ctx.call_on_close(undo)
+    return device
+
+
+Device = Annotated[
+    str,
+    typer.Option(
+        callback=_use, help="Where models compute: cpu, cuda, cuda:1, mps; auto is the accelerator if there is one."
+    ),
+]
+Precision = Annotated[
+    Literal["auto", "float32", "bfloat16", "float16"],
+    typer.Option(help="Of the model's weights; auto is float32 on a processor, bfloat16 or float16 on a GPU."),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", callback=_hush, help="Print results and errors only: no progress, no warnings.")
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
+from npda.cli.options import AsJson, Device, Quiet, Verbose, shows_progress
 from npda.io.cores import cores
 from npda.io.errors import InputError
 
@@ -52,6 +52,7 @@ def reproduce(
         typer.Option(help="NAME=DIR, the folder of a corpus or of a kind of corpora; repeat it for several."),
     ] = None,
     as_json: AsJson = False,
+    device: Device = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:

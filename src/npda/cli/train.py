@@ -11,6 +11,7 @@ import typer
 
 from npda.cli.options import (
     AsJson,
+    Device,
     LearningRate,
     MaxEpochs,
     MaxUpdates,
@@ -90,6 +91,7 @@ def train(
     average: Annotated[int | None, typer.Option(help="Number of best checkpoints to average at the end.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that compute features.")] = None,
     as_json: AsJson = False,
+    device: Device = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -156,7 +158,8 @@ def train(
         "workers": workers,
     }
     settings = replace(settings, **{name: value for name, value in changes.items() if value is not None})
-    summary = train_speech(manifests, dev, out, model, settings, progress=shows_progress(quiet, verbose, as_json))
+    progress = shows_progress(quiet, verbose, as_json)
+    summary = train_speech(manifests, dev, out, model, settings, progress=progress, device=device)
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

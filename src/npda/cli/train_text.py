@@ -9,7 +9,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from npda.cli.options import AsJson, LearningRate, MaxEpochs, MaxUpdates, Quiet, Seed, Verbose, Warmup, shows_progress
+from npda.cli.options import (
+    AsJson,
+    Device,
+    LearningRate,
+    MaxEpochs,
+    MaxUpdates,
+    Quiet,
+    Seed,
+    Verbose,
+    Warmup,
+    shows_progress,
+)
 from npda.io.errors import InputError
 
 
@@ -36,6 +47,7 @@ def train_text(
     warmup: Warmup = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Padded tokens in a batch (mt: of both sides).")] = None,
     as_json: AsJson = False,
+    device: Device = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -76,13 +88,13 @@ def train_text(
         from npda.training.tasks.language_model import language_model_defaults, train_language_model
 
         settings = replace(language_model_defaults(preset), **changes)
-        summary = train_language_model(texts, dev, vocabulary, out, settings, preset, progress)
+        summary = train_language_model(texts, dev, vocabulary, out, settings, preset, progress, device)
     else:
         from npda.training.tasks.text_model import text_defaults, train_text
 
         model, settings = text_defaults("mini" if preset == "mini" else "cascade")
         model = replace(model, vocabulary=vocabulary, vocabulary_size=vocabulary_size or model.vocabulary_size)
-        summary = train_text(texts, dev, out, model, replace(settings, **changes), progress)
+        summary = train_text(texts, dev, out, model, replace(settings, **changes), progress, device)
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

@@ -12,12 +12,14 @@ from npda.cli.options import (
     Adaptive,
     Audio,
     Beam,
+    Device,
     K,
     Lambda,
     Language,
     LengthPenalty,
     MaxLength,
     Model,
+    Precision,
     Quiet,
     SourceLanguage,
     Temperature,
@@ -53,6 +55,8 @@ def translate(
         typer.Option(help="Cut recordings at their pauses: those too long for the model, all, or none."),
     ] = "auto",
     int8: Annotated[bool, typer.Option("--int8", help="Compute with 8-bit integers: faster, less exact.")] = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -98,7 +102,7 @@ def translate(
 
     progress = shows_progress(quiet, verbose)
     with loading(model, progress):
-        translator = Translator.from_pretrained(model, source_language, int8=int8)
+        translator = Translator.from_pretrained(model, source_language, int8=int8, device=device, precision=precision)
     options = SearchOptions(beam, length_penalty, max_length, n_best)
     fusions = []
     if store:

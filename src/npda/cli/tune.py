@@ -11,10 +11,12 @@ import typer
 from npda.cli.options import (
     AsJson,
     Decodes,
+    Device,
     Language,
     LengthPenalty,
     MaxLength,
     Model,
+    Precision,
     Quiet,
     SourceLanguage,
     Verbose,
@@ -48,6 +50,8 @@ def tune(
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Picture of the λ × T map to write (.png).")] = None,
     as_json: AsJson = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -84,7 +88,7 @@ def tune(
     Datastore.open(store)  # looked at first: a model takes its time to load
     progress = shows_progress(quiet, verbose, as_json)
     with loading(model, progress):
-        backbone = load_backbone(model, source_language)
+        backbone = load_backbone(model, source_language, device, precision)
     opened = Datastore.open(store, backbone)
     for wanted in {sentence.tgt_lang or language for sentence in sentences}:
         opened.check(backbone, wanted)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -11,19 +9,17 @@ import torch
 from npda.datastore.format import BackboneInfo, StoreInfo
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
-
-_DECODERS = ("decoder", "text_decoder")  # what transformers' models call theirs
+from npda.models.digests import decoder_digest, weights_digest
 
 
 def decoder_fingerprint(backbone: Backbone) -> BackboneInfo:
     """The decoder alone: states asked for in a search come from it, whichever encoder it listens to."""
-    digest = _digest(backbone, lambda name: any(part in _DECODERS for part in name.split(".")))
-    return BackboneInfo(name=type(backbone).__name__, digest=digest)
+    return BackboneInfo(name=type(backbone).__name__, digest=decoder_digest(cast(torch.nn.Module, backbone)))
 
 
 def model_digest(backbone: Backbone) -> str:
     """All weights: what a build may be continued with."""
-    return _digest(backbone, lambda _: True)
+    return weights_digest(cast(torch.nn.Module, backbone).state_dict())
 
 
 def vocabulary_digest(backbone: Backbone) -> str:
@@ -52,13 +48,3 @@ def check_belongs(store: str, info: StoreInfo, backbone: Backbone, language: str
             f"{store} holds translations into {', '.join(info.languages)}, none into {language}: "
             f"build a datastore of {language}, or choose another language."
         )
-
-
-def _digest(backbone: Backbone, wanted: Callable[[str], bool]) -> str:
-    weights = cast(torch.nn.Module, backbone).state_dict()
-    digest = hashlib.sha256()
-    for name in sorted(filter(wanted, weights)):
-        tensor = weights[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -11,6 +11,9 @@ from npda.models.config import read_config
 from npda.models.hub import model_directory
 
 if TYPE_CHECKING:
+    import torch
+
+    from npda.models.devices import Precision
     from npda.models.seamless import Seamless
     from npda.models.speech2text import Speech2Text
     from npda.models.speech_encoder_decoder import SpeechEncoderDecoder
@@ -62,11 +65,21 @@ _LOADERS: Mapping[str, Callable[[Path, str | None], AnyBackbone]] = {
 }
 
 
-def load_backbone(model: str | Path, source_language: str | None = None) -> AnyBackbone:
+def load_backbone(
+    model: str | Path,
+    source_language: str | None = None,
+    device: str | torch.device = "cpu",
+    precision: Precision = "auto",
+) -> AnyBackbone:
     """Open a model by its directory or its name on the hub, whoever saved it: npda or ``save_pretrained``.
 
     source_language: spoken or read, for models of many languages; by default what the directory says
+    device, precision: where it computes and with how many bits, see ``npda.models.devices``
     """
+    from npda.models.devices import choose_device, choose_dtype, placed
+
+    device = choose_device(device)
+    dtype = choose_dtype(device, precision)
     directory = model_directory(model)
     model_type = str(read_config(directory).get("model_type"))
     if model_type not in _LOADERS:
@@ -80,7 +93,7 @@ def load_backbone(model: str | Path, source_language: str | None = None) -> AnyB
             "pickled weights are not opened."
         )
     try:
-        return _LOADERS[model_type](directory, source_language)
+        return placed(_LOADERS[model_type](directory, source_language), device, dtype)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{directory}: the model cannot be loaded: {reason}") from error

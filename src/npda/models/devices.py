@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
 
 from npda.io.errors import InputError
+from npda.models.digests import decoder_digest
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
+
+M = TypeVar("M")
+
+VARIABLE = "NPDA_DEVICE"  # the device of a verb and of the processes it starts
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def choose_device(name: str | torch.device = "auto") -> torch.device:
-    """The device of a name: ``auto`` is the accelerator if there is one; ``cpu``, ``cuda``, ``cuda:1``, ``mps`` …
+    """The device of a name: ``cpu``, ``cuda``, ``cuda:1``, ``mps`` …; ``auto`` is the one that the environment variable
+    NPDA_DEVICE names or else the accelerator, if there is one.
 
     A name whose device this machine lacks is refused; a ``torch.device`` is taken as it is.
     """
     if isinstance(name, torch.device):
         return name
+    name = os.environ.get(VARIABLE, "auto") if name == "auto" else name
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if name == "auto":
         return accelerator or torch.device("cpu")
@@ -51,6 +59,19 @@ def choose_dtype(device: torch.device, precision: Precision = "auto") -> torch.d
         return torch.float32
     able = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if able else torch.float16
+
+
+def placed(backbone: M, device: torch.device, dtype: torch.dtype) -> M:
+    """Move a model that is not going to be trained, and round its weights to the type it computes in.
+
+    Rounded weights have another digest. So that datastores of the model are told from others all the same, a rounded
+    model keeps the one it had.
+    """
+    if isinstance(backbone, torch.nn.Module):
+        if dtype != torch.float32:
+            backbone.digest_in_full = decoder_digest(backbone)
+        backbone.to(device, dtype)
+    return backbone
 
 
 def device_of(model: object) -> torch.device:
