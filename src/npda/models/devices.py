@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ def placed(backbone: M, device: torch.device, dtype: torch.dtype) -> M:
     """
     if isinstance(backbone, torch.nn.Module):
         if dtype != torch.float32:
-            backbone.digest_in_full = decoder_digest(backbone)
+            cast(Any, backbone).digest_in_full = decoder_digest(backbone)
         backbone.to(device, dtype)
     return backbone
 
