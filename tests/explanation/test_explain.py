@@ -26,6 +26,7 @@ from npda.corpus.pairs import Pair
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.retrieval.local import LocalRetriever
 from npda.datastore.retrieval.protocol import Entry, Neighbours
+from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions
@@ -190,6 +191,20 @@ def test_a_small_store_gives_what_it_has(model, memories, glossary):
     e = explain(model, memories[0], LocalRetriever(glossary), KnnOptions(64, 0.5, 50), OPTIONS)
     assert {len(token.neighbours) for token in e.tokens} == {len(glossary)}
     assert all(math.isfinite(n.distance) for token in e.tokens for n in token.neighbours)
+
+
+def test_without_stored_sentences_tokens_stand_for_themselves(model, memories, store, tmp_path):
+    shard = store.entries.shards[0]
+    options = BuildOptions(progress=False)
+    bare = Datastore.from_arrays(shard.keys, shard.values, model, tmp_path / "bare", options=options)
+    explanation = explain(model, memories[0], bare, KnnOptions(8, 0.9, 20), OPTIONS)
+    neighbours = [n for token in explanation.tokens for n in token.neighbours]
+    assert neighbours
+    for n in neighbours:
+        assert n.source_text == ""
+        assert n.target_text == model.target.decode([n.token])
+        assert (n.start, n.end) == (0, len(n.target_text))
+    Console(file=io.StringIO(), width=100).print(render(explanation))
 
 
 def neighbour(token: int, weight: float, position: int, text: str = "ab cd", start: int = 0, end: int = 2) -> Neighbour:

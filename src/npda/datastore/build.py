@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -20,8 +20,8 @@ from pathlib import Path
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.encode import Encoder
-from npda.datastore.fingerprint import decoder_fingerprint, model_digest, vocabulary_digest
-from npda.datastore.format import SHARDS, ShardInfo, SourceInfo, StoreInfo, write_info
+from npda.datastore.fingerprint import model_digest, model_fingerprint, vocabulary_digest
+from npda.datastore.format import SHARDS, ModelFingerprint, ShardInfo, SourceInfo, StoreInfo, write_info
 from npda.datastore.index.build import build_index
 from npda.datastore.index.spec import check_factory, choose
 from npda.datastore.projection import Projection
@@ -36,29 +36,53 @@ from npda.models.backbone import Backbone
 
 def build_store(backbone: Backbone, source: Source, path: Path, options: BuildOptions = BuildOptions()) -> StoreInfo:
     """Build the store ``path``, or go on where an interrupted build of the same input stopped."""
-    if os.path.lexists(path):
-        raise InputError(f"{path} already exists: append to it, remove it, or choose another name.")
+    check_is_free(path)
     check_factory(options.index, backbone.dim)
-    with open_workspace(path.with_name(f".{path.name}.building")) as work:
+    with open_workspace(workspace_of(path)) as work:
         work.continue_or_restart(plan(backbone, source, options))
         added, shards = encode_source(backbone, source, work, options)
-        entries = open_entries([(work.store, shard) for shard in shards], backbone.dim)
-        spec = choose(options.index, entries.count, backbone.dim, options.nprobe, options.rerank)
-        target = work.store / "index-00000"
-        info = StoreInfo(
-            backbone=decoder_fingerprint(backbone),
-            vocabulary=vocabulary_digest(backbone),
-            vocabulary_size=len(backbone.target),
-            dim=backbone.dim,
-            count=entries.count,
-            next_id=entries.limit,
-            next_shard=len(shards),
-            sources=(added,),
-            shards=tuple(shards),
-            index=build_index(entries, spec, options.index, target, work.index_parts, options.progress),
-        )
-        write_info(work.store, info)
-        os.rename(work.store, path)
+        return publish(work, path, model_fingerprint(backbone), added, shards, options)
+
+
+def check_is_free(path: Path) -> None:
+    """Refuse to write a store over something else."""
+    if os.path.lexists(path):
+        raise InputError(f"{path} already exists: append to it, remove it, or choose another name.")
+
+
+def workspace_of(path: Path) -> Path:
+    """The folder beside a new store in which it is built."""
+    return path.with_name(f".{path.name}.building")
+
+
+def publish(
+    work: Workspace,
+    path: Path,
+    model: ModelFingerprint,
+    source: SourceInfo,
+    shards: Sequence[ShardInfo],
+    options: BuildOptions,
+    check: Callable[[Path], None] = lambda store: None,
+) -> StoreInfo:
+    """Index the shards of a workspace, describe them in ``datastore.json``, and rename the result to ``path``.
+
+    check: looks at the finished store before it gets its name
+    """
+    entries = open_entries([(work.store, shard) for shard in shards], model.dim)
+    spec = choose(options.index, entries.count, model.dim, options.nprobe, options.rerank)
+    target = work.store / "index-00000"
+    info = StoreInfo(
+        **model.model_dump(),
+        count=entries.count,
+        next_id=entries.limit,
+        next_shard=len(shards),
+        sources=(source,),
+        shards=tuple(shards),
+        index=build_index(entries, spec, options.index, target, work.index_parts, options.progress),
+    )
+    write_info(work.store, info)
+    check(work.store)
+    os.rename(work.store, path)
     return info
 
 

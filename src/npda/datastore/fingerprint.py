@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import torch
 
-from npda.datastore.format import BackboneInfo, StoreInfo
+from npda.datastore.format import BackboneInfo, ModelFingerprint, StoreInfo
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
 from npda.models.digests import decoder_digest, weights_digest
@@ -15,6 +15,16 @@ from npda.models.digests import decoder_digest, weights_digest
 def decoder_fingerprint(backbone: Backbone) -> BackboneInfo:
     """The decoder alone: states asked for in a search come from it, whichever encoder it listens to."""
     return BackboneInfo(name=type(backbone).__name__, digest=decoder_digest(cast(torch.nn.Module, backbone)))
+
+
+def model_fingerprint(backbone: Backbone) -> ModelFingerprint:
+    """Everything by which a store knows its model again."""
+    return ModelFingerprint(
+        backbone=decoder_fingerprint(backbone),
+        vocabulary=vocabulary_digest(backbone),
+        vocabulary_size=len(backbone.target),
+        dim=backbone.dim,
+    )
 
 
 def model_digest(backbone: Backbone) -> str:

@@ -120,6 +120,15 @@ class BackboneInfo(_Part):
     digest: Digest
 
 
+class ModelFingerprint(_Part):
+    """What a store remembers of its model, and what a store of ready keys needs to know. dim: of the states"""
+
+    backbone: BackboneInfo
+    vocabulary: Digest
+    vocabulary_size: Count
+    dim: Annotated[int, Field(ge=1)]
+
+
 class StoreInfo(_Part):
     """All of ``datastore.json``."""
 

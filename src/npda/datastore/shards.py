@@ -17,6 +17,7 @@ from npda.datastore.format import SHARDS, FileInfo, ShardInfo
 from npda.datastore.key_table import KeyTable
 from npda.io.errors import InputError
 
+LONGEST_SENTENCE = 1 << 20  # tokens; no sentence has as many
 _TEXTS = "texts.bin"
 _ARRAYS = {
     "keys.npy": np.float16,  # [n, dim]

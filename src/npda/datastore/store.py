@@ -6,7 +6,7 @@ Opening one imports nothing of building one: the methods that build or edit impo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from npda.corpus.pairs import Pair
-from npda.datastore.fingerprint import check_belongs
-from npda.datastore.format import INDEX_FILE, SHARDS, StoreInfo, read_info, write_info
+from npda.datastore.fingerprint import check_belongs, model_fingerprint
+from npda.datastore.format import INDEX_FILE, SHARDS, Kind, ModelFingerprint, StoreInfo, read_info, write_info
 from npda.datastore.index.exact import ExactSearcher
 from npda.datastore.index.search import IndexSearcher, Searcher
 from npda.datastore.projection import Projection
@@ -75,6 +75,38 @@ class Datastore:
         build_store(_backbone(model), source, Path(path), options)
         return cls.open(path)
 
+    @classmethod
+    def from_arrays(
+        cls,
+        keys: Any,
+        values: Any,
+        model: Any,
+        path: str | os.PathLike[str],
+        *,
+        sentence_ids: Any = None,
+        positions: Any = None,
+        sentences: Sequence[Pair | tuple[str, str]] | None = None,
+        source: str = "arrays",
+        kind: Kind = "text",
+        options: BuildOptions = BuildOptions(),
+    ) -> Datastore:
+        """A store of decoder states that were computed elsewhere; it appears whole and verified, or not at all.
+
+        Arrays may be memory maps: only one shard at a time is read. Shards are cut by keys, not by ``options.chunk``.
+
+        keys: [n, dim] float16 or float32; values: [n] integers, the token that each state predicts;
+        model: whose states they are: a Translator, a Backbone, or the ``fingerprint`` of another store;
+        sentence_ids: [n] integers that never fall, places in ``sentences`` if these are given; positions: [n] integers
+        that rise within a sentence, of the value among its target tokens, by default 0, 1, 2, …; sentences: (source,
+        target) texts, shown with neighbours; source, kind: what the store says of where its keys came from
+        """
+        from npda.datastore.arrays import EntryArrays, build_from_arrays
+
+        arrays = EntryArrays(keys, values, sentence_ids, positions, sentences)
+        known = model if isinstance(model, ModelFingerprint) else model_fingerprint(_backbone(model))
+        build_from_arrays(arrays, known, Path(path), source, kind, options)
+        return cls.open(path)
+
     def append(self, model: Any, source: Source, options: BuildOptions = BuildOptions()) -> Datastore:
         """Add a source; the rest is not built again. Of the options, those of the index are the store's own."""
         from npda.datastore.edit import append_source
@@ -102,6 +134,17 @@ class Datastore:
 
     def __len__(self) -> int:
         return self.info.count
+
+    @property
+    def fingerprint(self) -> ModelFingerprint:
+        """What the store knows of its model: enough to make another store for the same one."""
+        info = self.info
+        return ModelFingerprint(
+            backbone=info.backbone,
+            vocabulary=info.vocabulary,
+            vocabulary_size=info.vocabulary_size,
+            dim=info.state_dim,
+        )
 
     @property
     def dim(self) -> int:

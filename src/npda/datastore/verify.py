@@ -9,12 +9,11 @@ import numpy as np
 from npda.datastore.format import INDEX_FILE, FileInfo, read_info
 from npda.datastore.index.lists import open_mapped
 from npda.datastore.projection import Projection
-from npda.datastore.shards import Shard, open_entries
+from npda.datastore.shards import LONGEST_SENTENCE, Shard, open_entries
 from npda.io.errors import InputError
 from npda.io.progress import track
 
 _ROWS = 65_536
-_POSITIONS = 1 << 20  # no sentence is that long
 _REMEDY = "restore the datastore from its copy, or build it again."
 
 
@@ -57,7 +56,7 @@ def _check_numbers(shard: Shard, vocabulary_size: int) -> None:
     ranges = {
         "values": (shard.values, vocabulary_size),
         "sentences": (shard.sentences, shard.info.sentences),
-        "positions": (shard.positions, _POSITIONS),
+        "positions": (shard.positions, LONGEST_SENTENCE),
     }
     for name, (numbers, limit) in ranges.items():
         if numbers.min() < 0 or numbers.max() >= limit:

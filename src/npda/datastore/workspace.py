@@ -41,6 +41,16 @@ class Workspace:
             empty_folder(self.root)
             with atomic_write(path) as temporary:
                 temporary.write_text(json.dumps(plan, sort_keys=True), encoding="utf-8")
+        self._make_folders()
+
+    def restart(self) -> None:
+        """Discard whatever an interrupted run left here."""
+        if any(self.root.iterdir()):
+            logger.warning("%s was left by an interrupted run: starting afresh.", self.root)
+        empty_folder(self.root)
+        self._make_folders()
+
+    def _make_folders(self) -> None:
         for folder in (self.store, self.index_parts, self.finished_shards):
             folder.mkdir(exist_ok=True)
 

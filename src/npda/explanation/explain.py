@@ -141,8 +141,10 @@ def _decider(models_choice: bool, stores_choice: bool, from_model: float, from_s
 
 def _neighbour(retriever: ExplainableRetriever, pieces: Pieces, id_: int, distance: float, weight: float) -> Neighbour:
     entry = retriever.neighbour_info(id_)
+    # A store may hold no sentences: then the token stands for itself.
+    text = entry.target_text or pieces.text([entry.token])
     spans = pieces.spans(entry.target_text)
-    start, end = len(entry.target_text), len(entry.target_text)
+    start, end = (len(text) if entry.target_text else 0), len(text)
     if entry.position < len(spans) and spans[entry.position][0] == entry.token:
         start, end = spans[entry.position][1:]
     return Neighbour(
@@ -151,7 +153,7 @@ def _neighbour(retriever: ExplainableRetriever, pieces: Pieces, id_: int, distan
         token=entry.token,
         piece=pieces.piece(entry.token),
         source_text=entry.source_text,
-        target_text=entry.target_text,
+        target_text=text,
         position=entry.position,
         start=start,
         end=end,
