@@ -15,6 +15,7 @@ from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
+    from npda.evaluation.faults import Faults
     from npda.evaluation.scores import Score
     from npda.evaluation.significance import Comparison
 
@@ -36,6 +37,9 @@ def evaluate(
         Metric.bleu,
         Metric.chrf,
     ],
+    store: Annotated[
+        list[Path] | None, typer.Option(help="Datastore that was on, to look for copies of its sentences; repeatable.")
+    ] = None,
     column: Annotated[str, typer.Option(help="Column of a .tsv; src_text for transcripts.")] = "tgt_text",
     samples: Annotated[int, typer.Option(min=100, help="Resamples of the paired bootstrap.")] = 1000,
     seed: Annotated[int, typer.Option(min=1, help="Seed of the resamples, as SACREBLEU_SEED.")] = 12345,
@@ -48,6 +52,10 @@ def evaluate(
     BLEU and chrF are computed by sacreBLEU (13a, cased), with its signatures and its paired bootstrap test (Koehn
     2004). WER is computed by jiwer without case and punctuation (wer-raw: with both). Files may be gzipped (.gz).
 
+    What goes wrong is counted beside BLEU and chrF: outputs cut short (under 60 % of the reference's words), empty, or
+    looping; with --store also copies (another sentence than the reference, word by word from the store) and
+    inventions (taken from the store, with nothing of the reference in them).
+
     Examples:
 
         npda evaluate runs/demo/data/adapted.txt runs/demo/data/test.tsv
@@ -56,6 +64,8 @@ def evaluate(
 
         npda translate runs/demo/data/test.tsv --model runs/demo/model \\
             | npda evaluate - runs/demo/data/test.tsv --json
+
+        npda evaluate runs/demo/data/adapted.txt runs/demo/data/test.tsv --store runs/demo/stores/parliament-text
 
         npda evaluate runs/demo/data/base.txt runs/demo/data/test.tsv --metric wer
     """
@@ -68,21 +78,35 @@ def evaluate(
     if baseline is not None and other is not None:
         _check_aligned(baseline, other, references, truth)
 
+    from npda.datastore.store import Datastore
+    from npda.evaluation.faults import StoreText, count_faults, find_faults
     from npda.evaluation.scores import score
     from npda.evaluation.significance import compare
     from npda.io.progress import SHORT, stage
 
     metrics = [name.value for name in dict.fromkeys(metric)]
+    stores = [Datastore.open(path) for path in store or []]
     with stage("scoring and resampling", shows_progress(quiet, verbose, as_json), SHORT):
         scores = [score(name, system, truth) for name in metrics]
         comparisons = compare(system, other, truth, metrics, samples, seed) if other is not None else []
+        known = StoreText.of(*stores) if stores else None
+        systems = [system, *([other] if other is not None else [])] if {"bleu", "chrf"} & {*metrics} else []
+        faults = [count_faults(texts, truth, known) for texts in systems]
     if as_json:
         inputs = {"hypotheses": hypotheses, "references": references, "baseline": baseline}
-        print(json.dumps({**inputs, "sentences": len(truth), **_record(scores, comparisons)}, ensure_ascii=False))
-    elif comparisons:
+        record = {**inputs, "sentences": len(truth), **_record(scores, comparisons)}
+        if faults:
+            lines = {name: [n + 1 for n in places] for name, places in find_faults(system, truth, known).items()}
+            baseline_faults = faults[1].record() if len(faults) > 1 else None
+            record |= {"faults": faults[0].record(), "baseline_faults": baseline_faults, "fault_lines": lines}
+        print(json.dumps(record, ensure_ascii=False))
+        return
+    if comparisons:
         _print_comparisons(comparisons, samples)
     else:
         _print_scores(scores)
+    if faults:
+        _print_faults(faults)
 
 
 def _sentences(path: str, column: str) -> list[str]:
@@ -162,6 +186,25 @@ def _print_comparisons(comparisons: Sequence[Comparison], samples: int) -> None:
         )
     test = f"Paired bootstrap resampling, {samples} samples; significant means p < 0.05."
     _print(table, *map(str, comparisons), test, *(f"{c.metric}|{c.signature}" for c in comparisons))
+
+
+def _print_faults(faults: Sequence[Faults]) -> None:
+    from rich.table import Table
+
+    table = Table("faults", "outputs", *(["baseline"] if len(faults) > 1 else []))
+    table.add_row("length ratio", *(f"{found.length_ratio:.3f}" for found in faults))
+    names = {
+        "cut_short": "cut short",
+        "empty": "empty",
+        "looping": "looping",
+        "copies": "copies",
+        "invented": "invented",
+    }
+    for name, shown in names.items():
+        counts = [getattr(found, name) for found in faults]
+        if None not in counts:
+            table.add_row(shown, *map(str, counts))
+    _print(table)
 
 
 def _print(table, *lines: str) -> None:
