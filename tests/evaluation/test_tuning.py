@@ -24,7 +24,7 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions, interpolate, knn_distribution, knn_weights
 from npda.decoding.knn.fusion import KnnFusion
-from npda.decoding.knn.tuned import load_tuned
+from npda.decoding.knn.tuned import load_tuned, load_tuned_record
 from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods
@@ -318,6 +318,13 @@ def test_the_choice_is_kept_in_the_store(model, dev, tmp_path, caplog):
         assert load_tuned(grown) == tuning.best
     assert "changed since it was tuned" in caplog.text
     file = store.path / "knn.json"
+    earlier = json.loads(file.read_text())  # of a version that knew neither chrF nor votes for the end
+    for name in ("chrf", "base_chrf", "end_weight"):
+        earlier.pop(name)
+    file.write_text(json.dumps(earlier))
+    record = load_tuned_record(kept)
+    assert record is not None
+    assert (record.options, record.length_penalty, record.end_weight, record.chrf) == (tuning.best, 0.6, 1.0, None)
     for content in (b"{", b'{"k": 0}', file.read_bytes().replace(b'"lambda": 0', b'"lambda": 7')):
         file.write_bytes(content)
         with pytest.raises(InputError, match=r"knn\.json.*`npda tune` again"):

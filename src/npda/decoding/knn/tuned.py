@@ -20,7 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 class Tuned(BaseModel):
-    """All of ``knn.json``. store: digest of what was tuned; bleu, base_bleu: on dev"""
+    """All of ``knn.json``.
+
+    length_penalty: of the search that these parameters go with; end_weight: how much the neighbours' votes for the end
+    of the sentence count, 1 as any other; bleu, chrf, base_bleu, base_chrf: on dev, with the store and without;
+    store: digest of what was tuned
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -31,9 +36,16 @@ class Tuned(BaseModel):
     way: Literal["speech", "text"]
     beam: Annotated[int, Field(ge=1)]
     length_penalty: float
+    end_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
     bleu: float
     base_bleu: float
+    chrf: float | None = None
+    base_chrf: float | None = None
     store: str
+
+    @property
+    def options(self) -> KnnOptions:
+        return KnnOptions(self.k, self.lambda_, self.temperature)
 
 
 def tuned_combiner(
@@ -55,6 +67,12 @@ def tuned_combiner(
 
 def load_tuned(store: Datastore) -> KnnOptions | None:
     """The parameters tuned for a store, or None if it was never tuned."""
+    tuned = load_tuned_record(store)
+    return tuned.options if tuned else None
+
+
+def load_tuned_record(store: Datastore) -> Tuned | None:
+    """All that is known of a store's tuning, the length penalty included, or None if it was never tuned."""
     path: Path = store.path / FILE
     if not path.is_file():
         return None
@@ -65,7 +83,7 @@ def load_tuned(store: Datastore) -> KnnOptions | None:
         place = ".".join(map(str, first["loc"])) or "it"
         raise InputError(f"{path}: {place}: {first['msg']}; delete the file, or run `npda tune` again.") from None
     _check_unchanged(store, tuned.store)
-    return KnnOptions(tuned.k, tuned.lambda_, tuned.temperature)
+    return tuned
 
 
 def load_learned(store: Datastore) -> AdaptiveCombiner:
