@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from brute_force import BruteForce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.datastore.retrieval.protocol import Neighbours
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import (
     KnnOptions,
@@ -19,19 +19,6 @@ from npda.decoding.knn.combiners import (
 )
 from npda.decoding.knn.fusion import KnnFusion
 from npda.models.backbone import Memory
-
-
-class BruteForce:
-    """Every distance to every key, in double precision."""
-
-    def __init__(self, keys: np.ndarray, values: np.ndarray) -> None:
-        self.keys, self.values = keys.astype(np.float64), values
-
-    def search(self, queries: np.ndarray, k: int) -> Neighbours:
-        distances = ((queries[:, None, :].astype(np.float64) - self.keys) ** 2).sum(-1)
-        ids = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        found = np.take_along_axis(distances, ids, axis=1).astype(np.float32)
-        return Neighbours(found, self.values[ids].astype(np.int32), ids)
 
 
 def reference_mixture(query, log_probs, keys, values, options: KnnOptions) -> np.ndarray:

@@ -92,6 +92,17 @@ def knn_weights(distances: Tensor, temperature: float) -> Tensor:
     return torch.nan_to_num(torch.softmax(distances / -temperature, dim=-1), nan=0.0)
 
 
+def damped(weights: Tensor, values: Tensor, lambda_: Tensor, token: int, share: float) -> tuple[Tensor, Tensor]:
+    """Let votes for one token count for a share only, and hand the rest back to the model.
+
+    p = λ·Σ w'_i·[y = v_i] + (1 − λ·Σ w'_i)·p_model, with w' = share·w for votes for the token, else w.
+    weights, values: [rows, k]; lambda_: [rows, 1] → weights that sum to 1 again, and the λ that goes with them
+    """
+    weights = torch.where(values == token, share * weights, weights)
+    left = weights.sum(dim=1, keepdim=True)
+    return torch.where(left > 0, weights / left, 0.0), lambda_ * left
+
+
 def knn_distribution(weights: Tensor, values: Tensor, vocabulary: int) -> Tensor:
     """p_kNN (eq. 2): the neighbours' shares, added up by token.
 

@@ -1,0 +1,101 @@
+"""Stores that stay on: each steers where it is nearer than general text, elsewhere the model decides alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from npda.datastore.retrieval.protocol import Neighbours, Retriever
+from npda.decoding.fusion import Beginnings, Finish
+from npda.decoding.knn.combiners import Combiner
+from npda.decoding.knn.fusion import Asked, EndVotes, Say, begin_say, distinct_rows, end_signature, weigh
+from npda.decoding.knn.guard import Evidence, Guard, nearness, shares
+
+
+@dataclass(frozen=True)
+class GuardedStore:
+    """A store with what it was tuned to. end_votes: by default as the paper's"""
+
+    retriever: Retriever
+    combiner: Combiner
+    guard: Guard = field(default_factory=Guard)
+    end_votes: EndVotes | None = None
+
+    def __str__(self) -> str:
+        return f"{self.combiner}{end_signature(self.end_votes)}|{self.guard}"
+
+
+class GuardedFusion:
+    """The mixture of eq. 5 with several stores, the λ of each multiplied by its share of the say.
+
+    p = Σ_s w_s·λ_s·p_kNN,s + (1 − Σ_s w_s·λ_s)·p_model. The share w_s is large where the hypothesis has been nearer to
+    store s than to the counter-store, whose neighbours do not vote: see ``npda.decoding.knn.guard``. One search at a
+    time.
+    """
+
+    def __init__(self, stores: Sequence[GuardedStore], counter: Retriever) -> None:
+        if not stores:
+            raise ValueError("at least one store is needed")
+        self.stores = [store for store in stores if not store.combiner.is_inactive] or list(stores[:1])
+        self.counter = counter
+        self._evidence = Evidence(len(self.stores))
+        self._begins = Beginnings()
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.stores))
+
+    @property
+    def is_inactive(self) -> bool:
+        return all(store.combiner.is_inactive for store in self.stores)
+
+    @property
+    def retrievers(self) -> list[Retriever]:
+        return [store.retriever for store in self.stores]
+
+    def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
+        return self.begin(states, prefixes, sentences)(log_probs)
+
+    def begin(self, states: Tensor, prefixes: Tensor, sentences: Tensor) -> Finish:
+        if self.is_inactive:
+            return lambda log_probs: log_probs  # the model itself, bit for bit
+        return begin_say(self, states, prefixes, sentences)
+
+    def say(self, states: Tensor, log_probs: Tensor, asked: Asked) -> Say:
+        if self._begins(asked.prefixes.shape[1]):
+            self._evidence.begin()
+        found, counter = self._find(asked)
+        near = np.stack([nearness(n.distances[:, 0], counter.distances[:, 0]) for n in found], axis=1)
+        evidence = self._evidence.add(near, asked.prefixes, asked.sentences)
+        logits = [store.guard.logit(evidence[:, place]) for place, store in enumerate(self.stores)]
+        opened = shares(np.stack(logits, axis=1))
+        weights, values, lambdas = [], [], []
+        for store, n, share in zip(self.stores, found, opened.T, strict=True):
+            w, tokens, lambda_ = weigh(store.combiner, store.end_votes, states, log_probs, n)
+            lambda_ = lambda_ * torch.from_numpy(share[:, None]).to(lambda_)
+            weights.append(lambda_ * w)
+            values.append(tokens)
+            lambdas.append(lambda_)
+        total = torch.stack(lambdas).sum(dim=0)
+        columns = torch.cat(weights, dim=1)
+        return Say(
+            weights=torch.where(total > 0, columns / total, 0.0),
+            values=torch.cat(values, dim=1),
+            lambda_=total,
+            distances=np.concatenate([n.distances for n in found], axis=1),
+            ids=np.concatenate([n.ids for n in found], axis=1),
+            stores=np.repeat(np.arange(len(found)), [n.ids.shape[1] for n in found]),
+            opened=opened,
+        )
+
+    def _find(self, asked: Asked) -> tuple[list[Neighbours], Neighbours]:
+        """Of every store its k nearest keys, of the counter-store the nearest."""
+        different, places = distinct_rows(asked)
+        found = [store.retriever.search(different.queries, store.combiner.k) for store in self.stores]
+        counter = self.counter.search(different.queries, 1)
+        if places is None:
+            return found, counter
+        return [n.of(places) for n in found], counter.of(places)
