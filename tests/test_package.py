@@ -1,5 +1,6 @@
 """What ``import npda`` offers."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 import soundfile
 import tiny_store
+import yaml
 
 import npda
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_names_are_imported_when_asked_for():
@@ -57,7 +61,26 @@ def test_only_processors_this_process_may_use_are_counted(monkeypatch):
 
 
 def test_the_version_stands_in_one_place():
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" in project["project"]["dynamic"]
     assert "version" not in project["project"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "npda.__version__"}
+
+
+def test_pre_commit_checks_what_make_lint_checks():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    makefile = (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin")
+    (lint,) = re.findall(r"^lint:.*\n((?:\t.+\n)+)", makefile, re.MULTILINE)
+    assert [hook["entry"] for hook in hooks] == lint.replace("\t", "").splitlines()
+
+
+def test_the_package_says_that_it_is_typed_and_under_which_licence():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert (Path(npda.__file__).parent / "py.typed").is_file()
+    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["npda"]
+    assert project["project"]["license"] == "Apache-2.0"
+    assert "Copyright 2026 The npda authors" in (ROOT / "LICENSE").read_text()
+
+
+def test_the_changelog_knows_the_version():
+    assert f"\n## {npda.__version__} " in (ROOT / "CHANGELOG.md").read_text()
