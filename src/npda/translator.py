@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from npda import audio
 from npda.corpus.languages import language_code
+from npda.datastore.counter import find_counter
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.guarded import GuardedFusion
+from npda.decoding.knn.steering import Chosen, steer, tuned_search
 from npda.decoding.knn.tuned import tuned_combiner
 from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
@@ -28,11 +31,14 @@ from npda.models.backbone import Backbone
 from npda.models.batches import cut
 from npda.models.devices import Precision, choose_device
 from npda.models.features import features_of
+from npda.models.hub import model_directory
 from npda.models.inputs import hear_batch
 from npda.segmentation import Detector, Pauses, gathered, stretches
 from npda.writers import Segment
 
 Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
+
+logger = logging.getLogger(__name__)
 
 _WINDOW = 512  # inputs read ahead and sorted by length before they are cut into batches
 _BATCH_FRAMES = 16_000  # padded frames in a batch
@@ -70,8 +76,10 @@ class _Heard:
 class Translator:
     """A speech translator: a backbone and the search over it."""
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, backbone: Backbone, directory: Path | None = None) -> None:
+        """directory: of the model, where its counter-store may lie"""
         self.backbone = backbone
+        self.directory = directory
 
     @classmethod
     def from_pretrained(
@@ -94,18 +102,19 @@ class Translator:
         if int8 and (device.type != "cpu" or precision not in ("auto", "float32")):
             raise InputError("Eight bits are for the processor: leave out int8, or the device and the precision.")
         spoken = source_language and language_code(source_language)
-        backbone = load_backbone(Path(model), spoken, device, precision)
+        directory = model_directory(Path(model))
+        backbone = load_backbone(directory, spoken, device, precision)
         if int8:
             packing = getattr(backbone, "packing", None)
             if packing is None:
                 raise InputError(f"{type(backbone).__name__} models cannot compute in eight bits yet: leave out int8.")
             packing.int8 = True
-        return cls(backbone)
+        return cls(backbone, directory)
 
     def translate(
         self,
         source: Audio,
-        options: SearchOptions = SearchOptions(),
+        options: SearchOptions | None = None,
         language: str | None = None,
         *,
         datastore: Datastore | Sequence[Datastore] = (),
@@ -115,17 +124,22 @@ class Translator:
         adaptive: bool = False,
         combiner: Combiner | None = None,
         fusions: Sequence[Fusion] = (),
+        guarded: bool = True,
     ) -> Translation:
         """Translate one file or one array of samples.
 
+        options: by default the usual ones, with the length penalty that the (first) datastore was tuned with
         language: target language, for models with several, by name (German) or code (de)
-        datastore: one or several to search together
-        k, lambda_, temperature: of eq. 2 and 5; by default what the (first) datastore was tuned to, or the paper's
-        adaptive: use the network that `npda tune --adaptive` has trained for the (first) datastore to choose k and λ
+        datastore: one or several that steer the translation where they know what is spoken about
+        k, lambda_, temperature: of eq. 2 and 5; by default what each datastore was tuned to, or the paper's
+        adaptive: use the network that `npda tune --adaptive` has trained for a datastore to choose k and λ
         combiner: use your own instead; fusions: what else has a say in every token, before the datastores
+        guarded: compare with the model's counter-store; without it a datastore steers whatever is said, as in the paper
         """
-        chosen = {"k": k, "lambda_": lambda_, "temperature": temperature, "adaptive": adaptive}
-        fusions = [*fusions, *self._fusions(datastore, combiner, chosen, language)]
+        stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
+        options = options or tuned_search(stores)
+        chosen = Chosen(k, lambda_, temperature, adaptive, combiner)
+        fusions = [*fusions, *([self.steered_by(stores, language, chosen, guarded)] if stores else [])]
         (translation,) = self.translate_all([source], options, language, fusions)
         assert translation is not None  # without on_error, errors are raised
         return translation
@@ -159,7 +173,7 @@ class Translator:
     def translate_long(
         self,
         source: str | PathLike[str],
-        options: SearchOptions = SearchOptions(),
+        options: SearchOptions | None = None,
         language: str | None = None,
         fusions: Sequence[Fusion] = (),
         *,
@@ -169,17 +183,20 @@ class Translator:
         temperature: float | None = None,
         adaptive: bool = False,
         combiner: Combiner | None = None,
+        guarded: bool = True,
         pauses: Pauses = Pauses(),
         detector: Detector | None = None,
     ) -> Iterator[Segment]:
         """Translate a recording of any length in bounded memory: what is said from when to when, in order.
 
         It is cut at its pauses into stretches that the model takes, and translated some minutes at a time.
-        fusions, datastore … combiner: as for ``translate``
+        options, fusions, datastore … guarded: as for ``translate``
         pauses: where to cut; detector: who hears the pauses, a fresh one; by default the best that is installed
         """
-        chosen = {"k": k, "lambda_": lambda_, "temperature": temperature, "adaptive": adaptive}
-        fusions = [*fusions, *self._fusions(datastore, combiner, chosen, language)]
+        stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
+        options = options or tuned_search(stores)
+        chosen = Chosen(k, lambda_, temperature, adaptive, combiner)
+        fusions = [*fusions, *([self.steered_by(stores, language, chosen, guarded)] if stores else [])]
         room = self.backbone.max_frames / 100 - _MARGIN
         found = stretches(source, replace(pauses, longest=min(pauses.longest, room)), detector)
         for group in gathered(found, _LONG_WINDOW):
@@ -192,30 +209,39 @@ class Translator:
     def neighbours(
         self, stores: Sequence[Datastore], combiner: Combiner | None = None, language: str | None = None
     ) -> KnnFusion:
-        """The fusion that lets these stores steer the search; stores of another model or language are refused.
+        """The paper's fusion: these stores, searched as one, steer whatever is said.
 
-        combiner: by default what the first store was tuned to
+        Stores of another model or language are refused. combiner: by default what the first store was tuned to
         """
-        for store in stores:
-            store.check(self.backbone, language and language_code(language))
+        self._check(stores, language)
         retriever = stores[0] if len(stores) == 1 else JoinedRetriever(stores)
         return KnnFusion(retriever, tuned_combiner(stores[0]) if combiner is None else combiner)
 
-    def _fusions(
+    def steered_by(
         self,
-        datastore: Datastore | Sequence[Datastore],
-        combiner: Combiner | None,
-        chosen: Mapping[str, Any],
-        language: str | None,
-    ) -> list[KnnFusion]:
-        """chosen: arguments of ``tuned_combiner``"""
-        stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
-        if combiner is not None and any(value not in (None, False) for value in chosen.values()):
-            raise ValueError("a combiner decides k, λ and T itself: leave them out")
-        if not stores:
-            return []
-        combiner = tuned_combiner(stores[0], **chosen) if combiner is None else combiner
-        return [self.neighbours(stores, combiner, language)]
+        stores: Sequence[Datastore],
+        language: str | None = None,
+        chosen: Chosen = Chosen(),
+        guarded: bool = True,
+    ) -> KnnFusion | GuardedFusion:
+        """The fusion that lets these stores steer, each as it was tuned, where it knows what is spoken about.
+
+        chosen: what is to be used instead of what was tuned; guarded: see ``translate``
+        """
+        self._check(stores, language)
+        counter = find_counter(self.backbone, self.directory, language and language_code(language)) if guarded else None
+        if guarded and counter is None:
+            names = " and ".join(store.path.name for store in stores)
+            logger.warning(
+                "The model has no counter-store, so that %s will steer whatever is said, also outside of its domain: "
+                "make one of general text with `npda build --counter`.",
+                names,
+            )
+        return steer(self.backbone, stores, counter.store if counter else None, chosen)
+
+    def _check(self, stores: Sequence[Datastore], language: str | None) -> None:
+        for store in stores:
+            store.check(self.backbone, language and language_code(language))
 
     def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
         name = "" if isinstance(source, np.ndarray) else str(source)

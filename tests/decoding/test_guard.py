@@ -1,6 +1,7 @@
 """The guard against plain Python, alone and inside the search."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def test_a_second_store_that_says_the_same_changes_nothing_for_the_model():
     assert np.isclose(shares(np.array([[1.3, 1.3]])).sum(), shares(np.array([[1.3]])).sum())
 
 
-def evidence_of(path: list[float]) -> float:
+def evidence_of(path: Sequence[float]) -> float:
     """Along one hypothesis, word for word."""
     total = steps = 0.0
     for r in path:
@@ -114,7 +115,7 @@ def test_the_mixture_word_for_word(two_stores):
         [GuardedStore(a, options[0], guards[0]), GuardedStore(b, options[1], guards[1], EndVotes(5, 0.5))], counter
     )
     random = np.random.default_rng(1)
-    paths: list[list[list[float]]] = [[], []]
+    paths: list[list[float]] = [[], []]
     for step in range(3):
         query = random.normal(size=32).astype(np.float32)
         log_probs = torch.log_softmax(torch.from_numpy(random.normal(size=(1, 30))).float(), dim=1)

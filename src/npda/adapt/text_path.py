@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from npda.datastore.counter import FOLDER, STORE, CounterStore, build_counter, find_counter, general_text
 from npda.datastore.fingerprint import decoder_fingerprint, model_digest
+from npda.datastore.source import BuildOptions
 from npda.io.errors import InputError
 from npda.io.files import cache_dir
 from npda.io.progress import SHORT, stage
@@ -72,7 +75,32 @@ def with_text_path(
     settings = how.settings or align_defaults(directory)
     options = AlignOptions(layers=how.layers, text=how.text)
     train_alignment(directory, how.triplets, how.dev, home, settings, options, source_language, progress=progress)
+    build_counter_for(home, how.text, how.triplets, how.dev, source_language, "auto", progress)
     return _found(home, backbone, model, source_language, "now", round(time.perf_counter() - start, 1))
+
+
+def build_counter_for(
+    home: Path,
+    text: Sequence[Path],
+    triplets: Sequence[Path],
+    dev: Sequence[Path],
+    source_language: str | None,
+    device: str,
+    progress: bool,
+) -> CounterStore:
+    """The counter-store of a model that has just learnt to read, beside its text path; or the one that is there.
+
+    text, triplets: see ``general_text``; dev: manifests, whose sentences are kept to measure by
+    """
+    backbone = load_backbone(home, source_language, device)
+    if (home / FOLDER / STORE).is_dir():
+        found = find_counter(backbone, home)
+        assert found is not None
+        return found
+    held_out = general_text((), dev)
+    return build_counter(
+        backbone, general_text(text, triplets), home / FOLDER, held_out, BuildOptions(progress=progress)
+    )
 
 
 def can_read(backbone: AnyBackbone) -> bool:

@@ -78,7 +78,8 @@ def align(
     """Train the text path: the decoder gets the same states from a transcript as from its speech.
 
     The base model stays frozen, bit for bit. Do this once per model and language; every domain after that needs its
-    text only. OUT/train/log.jsonl records loss, squared distance (mse) and cosine on dev after every epoch.
+    text only. Then general text, of --text if it has translations, else of the triplets, becomes the model's
+    counter-store, OUT/counter, with which the stores of domains may stay on. OUT/train/log.jsonl records loss, squared distance (mse) and cosine on dev after every epoch.
 
     Examples:
 
@@ -92,6 +93,7 @@ def align(
             --source-language German --out runs/whisper
     """
     from npda.models.hub import model_directory
+    from npda.adapt.text_path import build_counter_for
     from npda.training.tasks.align import AlignOptions, align_defaults, train_alignment
 
     directory = model_directory(model)
@@ -112,8 +114,9 @@ def align(
     summary = train_alignment(
         directory, triplets, dev, out, settings, options, source_language, progress, device=device
     )
+    counter = build_counter_for(out, text or (), triplets, dev, source_language, device, progress)
     if as_json:
-        print(json.dumps(asdict(summary), default=str))
+        print(json.dumps({**asdict(summary), "counter": str(counter.path)}, default=str))
     else:
         dev_figures = summary.dev
         print(
@@ -121,3 +124,4 @@ def align(
             f"cross-entropy {dev_figures['nll']:.3f}, squared distance {dev_figures['mse']:.2f}, "
             f"cosine {dev_figures['cosine']:.3f}"
         )
+        print(f"{counter.path}: the counter-store, {len(counter.store):,} keys of general text")

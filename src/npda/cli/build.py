@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def build(
     model: Model,
-    out: Annotated[Path, typer.Option(help="Datastore to make, or to add to with --append.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Datastore to make, or to add to with --append; --counter has its own place.")
+    ] = None,
     text: PairsFile = None,
     source: Annotated[Path | None, typer.Option(help="Moses pairs: file with the source sentences.")] = None,
     target: Annotated[Path | None, typer.Option(help="Moses pairs: file with the target sentences.")] = None,
@@ -40,6 +42,9 @@ def build(
         int | None, typer.Option(min=0, help="Candidates re-ranked exactly, per neighbour; 0 for none.")
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Add to the datastore, which keeps its index.")] = False,
+    counter: Annotated[
+        bool, typer.Option("--counter", help="Build the model's counter-store, of general text, once for all domains.")
+    ] = False,
     language: Annotated[
         str | None, typer.Option(callback=codes, help="Target language, for TMX and models with several: German or de.")
     ] = None,
@@ -62,6 +67,10 @@ def build(
     audio. Voices are espeak:en-us (always available; espeak:en-us@300 speaks 300 words per minute), and pico:de-DE and
     piper:MODEL.onnx if they are installed.
 
+    With --counter the text is general: the model's counter-store, which `npda translate` finds by itself. With it a
+    domain's store may stay on, as it steers only where what is said is nearer to it than to general text. Give at least
+    as much text as the largest domain has. `npda align` and the first `npda adapt` build one on their way.
+
     Examples:
 
         npda build --model runs/demo/model --text runs/demo/data/domain.tsv --out store
@@ -76,7 +85,14 @@ def build(
 
         npda build --model runs/demo/model --text runs/demo/data/domain-dev.tsv \\
             --speak espeak:en-us@300 --out spoken
+
+        npda build --model runs/aligned --text runs/demo/data/general.tsv --counter
     """
+    if counter:
+        if append or speak or speech or glossary or (out and not out.is_dir() and out.exists()):
+            raise InputError("--counter takes general text: --text, --source with --target, or --tmx, and nothing else.")
+    elif out is None:
+        raise InputError("Say where the datastore goes: --out DIR.")
     if append and (index != "auto" or nprobe is not None or rerank is not None):
         raise InputError("With --append the datastore keeps its index: leave out --index, --nprobe and --rerank.")
     if (keep_audio and not speak) or (speak and speech):
@@ -93,11 +109,19 @@ def build(
     chunk = SPOKEN_CHUNK if speak else CHUNK
     options = BuildOptions(index=index, nprobe=nprobe, rerank=rerank, language=language, chunk=chunk, progress=progress)
     # The store is looked at first: a model takes its time to load.
-    before = Datastore.open(out) if append else None
+    before = Datastore.open(out) if append and out else None
     if speak:
         given = _spoken(given, speak, keep_audio, _source(*inputs), progress)
     with loading(model, progress):
         backbone = load_backbone(model, source_language, device, precision)
+    if counter:
+        from npda.datastore.counter import build_counter, home_for
+        from npda.models.hub import model_directory
+
+        home = out or home_for(backbone, model_directory(model))
+        print_store(build_counter(backbone, list(_pairs(given.sentences)), home, options=options).store, json)
+        return
+    assert out is not None
     store = before.append(backbone, given, options) if before else Datastore.build_from(backbone, given, out, options)
     print_store(store, json)
 

@@ -107,6 +107,14 @@ SourceLanguage = Annotated[
     typer.Option(callback=codes, help="Spoken language, for models with several: English, or its code en."),
 ]
 
+Stores = Annotated[
+    list[Path] | None,
+    typer.Option("--store", help="Datastore that steers, or a folder of them; repeat it for several."),
+]
+Unguarded = Annotated[
+    bool,
+    typer.Option("--unguarded", help="Let stores steer whatever is said, as in the paper, not only their own domain."),
+]
 K = Annotated[int | None, typer.Option(min=1, help="Number of neighbours [default: as tuned for the store, or 16].")]
 Lambda = Annotated[
     float | None,
@@ -120,6 +128,10 @@ Adaptive = Annotated[
 ]
 Beam = Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")]
 LengthPenalty = Annotated[float, typer.Option(help="α in score / length^α.")]
+TunedLengthPenalty = Annotated[
+    float | None,
+    typer.Option("--length-penalty", help="α in score / length^α [default: as tuned for the first store, or 0.6]."),
+]
 MaxLength = Annotated[int, typer.Option(min=1, help="Longest translation, in tokens.")]
 Decodes = Annotated[int, typer.Option(min=1, help="Number of settings that tuning tries out by decoding.")]
 PairsFile = Annotated[Path | None, typer.Option(help="Sentence pairs: a TSV with src_text and tgt_text (.gz too).")]

@@ -16,13 +16,15 @@ from npda.cli.options import (
     K,
     Lambda,
     Language,
-    LengthPenalty,
     MaxLength,
     Model,
     Precision,
     Quiet,
     SourceLanguage,
+    Stores,
     Temperature,
+    TunedLengthPenalty,
+    Unguarded,
     Verbose,
     loading,
     shows_progress,
@@ -39,13 +41,14 @@ def translate(
     ] = "txt",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write instead of printing.")] = None,
     output_dir: Annotated[Path | None, typer.Option(help="Folder to write one file per input to.")] = None,
-    store: Annotated[list[Path] | None, typer.Option(help="Datastore to search; repeat it for several.")] = None,
+    store: Stores = None,
+    unguarded: Unguarded = False,
     k: K = None,
     lambda_: Lambda = None,
     temperature: Temperature = None,
     adaptive: Adaptive = False,
     beam: Beam = 5,
-    length_penalty: LengthPenalty = 0.6,
+    length_penalty: TunedLengthPenalty = None,
     n_best: Annotated[int, typer.Option(min=1, help="Alternatives per input, shown with -f json.")] = 1,
     max_length: MaxLength = 200,
     language: Language = None,
@@ -67,6 +70,9 @@ def translate(
     begins and ends; txt has one line per piece. A file that cannot be read is reported and skipped (its txt line stays
     empty), and the exit code is then 2.
 
+    Stores may stay on: each steers with the settings it was tuned to, and only where what is said is nearer to it than
+    to the general text of the model's counter-store. --unguarded searches them always, as the paper does.
+
     Examples:
 
         npda translate runs/demo/data/speech.wav --model runs/demo/model
@@ -75,6 +81,8 @@ def translate(
 
         npda translate runs/demo/data/speech.wav --model runs/demo/model \\
             --store runs/demo/stores/parliament-text
+
+        npda translate runs/demo/data/speech.wav --model runs/demo/model --store runs/demo/stores
 
         npda translate runs/demo/data/debate.flac --model runs/demo/model -f srt -o debate.srt
 
@@ -92,9 +100,8 @@ def translate(
 
     recordings = list(audio_inputs(audio))
 
-    from npda.datastore.store import Datastore
-    from npda.decoding.beam import SearchOptions
-    from npda.decoding.knn.tuned import tuned_combiner
+    from npda.datastore.store import open_stores
+    from npda.decoding.knn.steering import Chosen, tuned_search
     from npda.io.files import atomic_write
     from npda.io.progress import SHORT, bar
     from npda.translator import Translator
@@ -103,12 +110,11 @@ def translate(
     progress = shows_progress(quiet, verbose)
     with loading(model, progress):
         translator = Translator.from_pretrained(model, source_language, int8=int8, device=device, precision=precision)
-    options = SearchOptions(beam, length_penalty, max_length, n_best)
-    fusions = []
-    if store:
-        stores = [Datastore.open(path, translator.backbone) for path in store]
-        combiner = tuned_combiner(stores[0], k, lambda_, temperature, adaptive)
-        fusions = [translator.neighbours(stores, combiner, language)]
+    stores = open_stores(store or (), translator.backbone)
+    given = {} if length_penalty is None else {"length_penalty": length_penalty}
+    options = tuned_search(stores, beam=beam, max_length=max_length, n_best=n_best, **given)
+    chosen = Chosen(k, lambda_, temperature, adaptive)
+    fusions = [translator.steered_by(stores, language, chosen, not unguarded)] if stores else []
     translator.backbone.prompt(language)  # an unknown language is found out before anything is written
     total = sum(recording.seconds or 0 for recording in recordings)
     with bar(progress, SHORT) as display:

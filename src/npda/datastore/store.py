@@ -15,7 +15,7 @@ import numpy as np
 
 from npda.corpus.pairs import Pair
 from npda.datastore.fingerprint import check_belongs, model_fingerprint
-from npda.datastore.format import INDEX_FILE, SHARDS, Kind, ModelFingerprint, StoreInfo, read_info, write_info
+from npda.datastore.format import INDEX_FILE, INFO, SHARDS, Kind, ModelFingerprint, StoreInfo, read_info, write_info
 from npda.datastore.index.exact import ExactSearcher
 from npda.datastore.index.search import IndexSearcher, Searcher
 from npda.datastore.projection import Projection
@@ -203,6 +203,15 @@ class Datastore:
         whole = sum(file.bytes for _, file in shards)
         projection = 0 if self.info.projection is None else self.info.projection.file.bytes
         return {"keys": keys, "index": index, SHARDS: whole, "total": whole + index + projection}
+
+
+def open_stores(paths: Iterable[str | os.PathLike[str]], backbone: Backbone | None = None) -> list[Datastore]:
+    """Stores by their paths; a folder that is no store stands for all the stores in it, in the order of their names."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        inside = [] if (path / INFO).is_file() or not path.is_dir() else sorted(path.glob(f"*/{INFO}"))
+        found += [file.parent for file in inside] or [path]
+    return [Datastore.open(path, backbone) for path in dict.fromkeys(found)]
 
 
 def _backbone(model: Any) -> Backbone:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
@@ -115,6 +116,19 @@ class DevSet:
                 texts[place] = self.backbone.target.decode(hypotheses[0].tokens)
             advance(len(batch.places))
         return texts
+
+    def along(self, texts: Sequence[str]) -> DevSet:
+        """The same sentences with other targets, and with what the encoder has already made of them.
+
+        texts: as ``translations`` gives them
+        """
+        other = copy.copy(self)
+        eos, target = self.backbone.target.eos, self.backbone.target
+        other.examples = [
+            replace(example, target=(*target.encode(text), eos)[: self.backbone.max_target - len(example.prompt)])
+            for example, text in zip(self.examples, texts, strict=True)
+        ]
+        return other
 
     def _hear(self, examples: Sequence[DevSentence]) -> Memory:
         heard = []

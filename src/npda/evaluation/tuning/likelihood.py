@@ -107,11 +107,12 @@ class DevNeighbours:
 class Forced:
     """A batch of a dev set, its references forced on the decoder.
 
-    places: of its sentences in ``DevSet.examples``; states: [positions, dim]; log_probs: [positions, vocabulary] of the
+    places: of its sentences in ``DevSet.examples``; lengths: of their targets, end symbols included; states: [positions, dim]; log_probs: [positions, vocabulary] of the
     model alone; references: [positions] tokens, end symbols included. Sentences follow each other.
     """
 
     places: tuple[int, ...]
+    lengths: tuple[int, ...]
     states: Tensor
     log_probs: Tensor
     references: Tensor
@@ -124,7 +125,8 @@ def forced(devset: DevSet) -> Iterator[Forced]:
         states = torch.cat(devset.states(batch, devset.memory(batch)))
         references = torch.tensor([token for place in batch.places for token in devset.examples[place].target])
         log_probs = torch.log_softmax(devset.backbone.logits(states).float(), dim=-1).cpu()
-        yield Forced(batch.places, states.float().cpu(), log_probs, references)
+        lengths = tuple(len(devset.examples[place].target) for place in batch.places)
+        yield Forced(batch.places, lengths, states.float().cpu(), log_probs, references)
 
 
 @torch.inference_mode()
