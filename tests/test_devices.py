@@ -172,7 +172,7 @@ def test_explanations_are_alike(combiner: Any, store: Datastore, pretend: torch.
 
     def explained(model: Any) -> tuple[list[str], list[float]]:
         memory = hear(model, str(tmp_path / "speech.wav"))
-        found = explain(model, memory, store, combiner, SEARCH)
+        found = explain(model, memory, KnnFusion(store, combiner), SEARCH)
         return [token.piece for token in found.tokens], [token.p for token in found.tokens]
 
     here, there = explained(tiny_store.backbone()), explained(tiny_store.backbone().to(pretend))

@@ -114,7 +114,7 @@ def test_an_explanation_has_the_probabilities_of_the_formula(model, tmp_path):
     combiner, options = combiner_of(4, 6, temperature=20.0, scale=20.0), SearchOptions(beam=2, max_length=10)
     with torch.inference_mode():
         memory = model.hear(*tiny.speech([70]))
-        e = explain(model, memory, store, combiner, options)
+        e = explain(model, memory, KnnFusion(store, combiner), options)
         ((found,),) = search(model, memory, model.prompt(), options, [KnnFusion(store, combiner)])
         produced = [token.token for token in e.tokens]
         states = model.states(memory, torch.tensor([[*model.prompt(), *produced[:-1]]]))[0, len(model.prompt()) - 1 :]

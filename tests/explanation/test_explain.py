@@ -65,7 +65,7 @@ def glossary(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def explanation(model, memories, store):
-    return explain(model, memories[0], store, KnnOptions(8, 0.6, 20), OPTIONS, audio="folder/a.wav")
+    return explain(model, memories[0], KnnFusion(store, KnnOptions(8, 0.6, 20)), OPTIONS, audio="folder/a.wav")
 
 
 def entries(model) -> list[tuple[Pair, int, int]]:
@@ -81,7 +81,7 @@ def test_every_number_equals_brute_force(model, memories, store, k, lambda_, tem
     keys = np.concatenate([block for _, block in store.entries.blocks(1000)])
     table = entries(model)
     for memory in memories:
-        e = explain(model, memory, store, KnnOptions(k, lambda_, temperature), OPTIONS)
+        e = explain(model, memory, KnnFusion(store, KnnOptions(k, lambda_, temperature)), OPTIONS)
         prefix = model.prompt()
         for token in e.tokens:
             with torch.inference_mode():
@@ -103,7 +103,7 @@ def test_every_number_equals_brute_force(model, memories, store, k, lambda_, tem
             assert token.p_model == pytest.approx(p_model[token.token], abs=1e-5)
             assert token.p_knn == pytest.approx(p_knn, abs=1e-4)
             assert token.p == pytest.approx(lambda_ * p_knn + (1 - lambda_) * p_model[token.token], abs=1e-4)
-            assert token.lambda_ == lambda_
+            assert token.lambda_ == pytest.approx(lambda_)
             assert (token.base_token, token.base_p) == (p_model.argmax(), pytest.approx(p_model.max(), abs=1e-5))
             np.testing.assert_allclose([n.distance for n in token.neighbours], distances[0], rtol=1e-3, atol=1e-3)
             np.testing.assert_allclose([n.weight for n in token.neighbours], weights, atol=1e-3)
@@ -120,7 +120,7 @@ def test_every_number_equals_brute_force(model, memories, store, k, lambda_, tem
 def test_the_tokens_make_up_the_hypothesis(model, memories, store, beam, max_length):
     options, knn = SearchOptions(beam=beam, max_length=max_length), KnnOptions(4, 0.8, 10)
     for memory in memories:
-        e = explain(model, memory, store, knn, options)
+        e = explain(model, memory, KnnFusion(store, knn), options)
         ((hypothesis,),) = search(model, memory, model.prompt(), options, [KnnFusion(store, knn)])
         ((base,),) = search(model, memory, model.prompt(), options)
         assert (e.text, e.base_text) == (model.target.decode(hypothesis.tokens), model.target.decode(base.tokens))
@@ -132,7 +132,7 @@ def test_the_tokens_make_up_the_hypothesis(model, memories, store, beam, max_len
 
 
 def test_with_lambda_zero_the_model_decides_everything(model, memories, store):
-    e = explain(model, memories[0], store, KnnOptions(4, 0.0, 10), OPTIONS)
+    e = explain(model, memories[0], KnnFusion(store, KnnOptions(4, 0.0, 10)), OPTIONS)
     assert e.text == e.base_text
     assert all(word.kept for word in e.base_words)
     assert not any(word.new for word in e.words)
@@ -157,7 +157,9 @@ class Echo:
 
 
 def test_who_agrees_decides_together(model, memories):
-    e = explain(model, memories[0], Echo(model), KnnOptions(1, 0.5, 10), SearchOptions(beam=1, max_length=14))
+    e = explain(
+        model, memories[0], KnnFusion(Echo(model), KnnOptions(1, 0.5, 10)), SearchOptions(beam=1, max_length=14)
+    )
     assert e.text == e.base_text
     assert {token.decided_by for token in e.tokens} == {word.decided_by for word in e.words} == {"both"}
     assert not any(token.changed or token.p_knn < 1 for token in e.tokens)
@@ -181,14 +183,14 @@ def test_words_cover_the_tokens_and_their_evidence_adds_up(explanation, model):
 
 def test_several_stores_are_told_apart(model, memories, store, glossary):
     together = JoinedRetriever([store, glossary])
-    e = explain(model, memories[0], together, KnnOptions(64, 0.5, 50), OPTIONS)
+    e = explain(model, memories[0], KnnFusion(together, KnnOptions(64, 0.5, 50)), OPTIONS)
     found = {(n.store, n.source) for token in e.tokens for n in token.neighbours}
     assert found == {("domain", "domain.tsv"), ("terms", "terms.csv")}
     assert e.signature == f"k:64|λ:0.5|T:50|beam:3|store:{store.digest[:8]}|store:{glossary.digest[:8]}"
 
 
 def test_a_small_store_gives_what_it_has(model, memories, glossary):
-    e = explain(model, memories[0], LocalRetriever(glossary), KnnOptions(64, 0.5, 50), OPTIONS)
+    e = explain(model, memories[0], KnnFusion(LocalRetriever(glossary), KnnOptions(64, 0.5, 50)), OPTIONS)
     assert {len(token.neighbours) for token in e.tokens} == {len(glossary)}
     assert all(math.isfinite(n.distance) for token in e.tokens for n in token.neighbours)
 
@@ -197,7 +199,7 @@ def test_without_stored_sentences_tokens_stand_for_themselves(model, memories, s
     shard = store.entries.shards[0]
     options = BuildOptions(progress=False)
     bare = Datastore.from_arrays(shard.keys, shard.values, model, tmp_path / "bare", options=options)
-    explanation = explain(model, memories[0], bare, KnnOptions(8, 0.9, 20), OPTIONS)
+    explanation = explain(model, memories[0], KnnFusion(bare, KnnOptions(8, 0.9, 20)), OPTIONS)
     neighbours = [n for token in explanation.tokens for n in token.neighbours]
     assert neighbours
     for n in neighbours:

@@ -78,8 +78,9 @@ def align(
     """Train the text path: the decoder gets the same states from a transcript as from its speech.
 
     The base model stays frozen, bit for bit. Do this once per model and language; every domain after that needs its
-    text only. Then general text, of --text if it has translations, else of the triplets, becomes the model's
-    counter-store, OUT/counter, with which the stores of domains may stay on. OUT/train/log.jsonl records loss, squared distance (mse) and cosine on dev after every epoch.
+    text only. Then general text becomes the model's counter-store, OUT/counter, with which the stores of domains may
+    stay on: the text of --text if it has translations, else the triplets. OUT/train/log.jsonl records loss, squared
+    distance (mse) and cosine on dev after every epoch.
 
     Examples:
 
@@ -92,8 +93,8 @@ def align(
         npda align general.tsv --dev general-dev.tsv --text german.txt --model openai/whisper-base \\
             --source-language German --out runs/whisper
     """
-    from npda.models.hub import model_directory
     from npda.adapt.text_path import build_counter_for
+    from npda.models.hub import model_directory
     from npda.training.tasks.align import AlignOptions, align_defaults, train_alignment
 
     directory = model_directory(model)

@@ -90,7 +90,9 @@ def build(
     """
     if counter:
         if append or speak or speech or glossary or (out and not out.is_dir() and out.exists()):
-            raise InputError("--counter takes general text: --text, --source with --target, or --tmx, and nothing else.")
+            raise InputError(
+                "--counter takes general text: --text, --source with --target, or --tmx, and nothing else."
+            )
     elif out is None:
         raise InputError("Say where the datastore goes: --out DIR.")
     if append and (index != "auto" or nprobe is not None or rerank is not None):

@@ -17,13 +17,14 @@ from npda.cli.options import (
     K,
     Lambda,
     Language,
-    LengthPenalty,
     MaxLength,
     Model,
     Precision,
     Quiet,
     SourceLanguage,
     Temperature,
+    TunedLengthPenalty,
+    Unguarded,
     Verbose,
     loading,
     shows_progress,
@@ -38,13 +39,16 @@ if TYPE_CHECKING:
 def explain(
     audio: Audio,
     model: Model,
-    store: Annotated[list[Path], typer.Option(help="Datastore to search; repeat it for several.")],
+    store: Annotated[
+        list[Path], typer.Option(help="Datastore that steers, or a folder of them; repeat it for several.")
+    ],
+    unguarded: Unguarded = False,
     k: K = None,
     lambda_: Lambda = None,
     temperature: Temperature = None,
     adaptive: Adaptive = False,
     beam: Beam = 5,
-    length_penalty: LengthPenalty = 0.6,
+    length_penalty: TunedLengthPenalty = None,
     max_length: MaxLength = 200,
     language: Language = None,
     source_language: SourceLanguage = None,
@@ -59,8 +63,8 @@ def explain(
 
     For each word: the probability that the model alone gives it, the probability that its nearest neighbours in the
     datastore give it, and the sentences these neighbours come from, with the word marked. The table shows the
-    neighbour with the largest weight; --html and --json show the others as well. Settings tuned for the first --store
-    are used.
+    neighbour with the largest weight; --html and --json show the others as well, and how far the gate of each store was
+    open. Settings are those that each store was tuned to, as for `npda translate`.
 
     A file that cannot be read is reported and skipped, and the exit code is then 2.
 
@@ -82,27 +86,25 @@ def explain(
 
     inputs = list(audio_inputs(audio))
 
-    from npda.datastore.store import Datastore
-    from npda.decoding.beam import SearchOptions
-    from npda.decoding.knn.tuned import tuned_combiner
-    from npda.models import load_backbone
+    from npda.datastore.store import open_stores
+    from npda.decoding.knn.steering import Chosen, tuned_search
+    from npda.translator import Translator
 
-    stores = [Datastore.open(path) for path in store]  # first, since a model takes its time to load
-    combiner = tuned_combiner(stores[0], k, lambda_, temperature, adaptive)
+    stores = open_stores(store)  # first, since a model takes its time to load
+    chosen = Chosen(k, lambda_, temperature, adaptive)
     progress = shows_progress(quiet, verbose, json)
     with loading(model, progress):
-        backbone = load_backbone(model, source_language, device, precision)
-    for opened in stores:
-        opened.check(backbone, language)
+        translator = Translator.from_pretrained(model, source_language, device=device, precision=precision)
+    backbone, fusion = translator.backbone, translator.steered_by(stores, language, chosen, not unguarded)
+    given = {} if length_penalty is None else {"length_penalty": length_penalty}
+    options = tuned_search(stores, beam=beam, max_length=max_length, **given)
     faults: list[InputError] = []
 
     def explanations() -> Iterator[Explanation]:
-        from npda.datastore.retrieval.joined import JoinedRetriever
         from npda.explanation.explain import explain as explain_one
         from npda.explanation.explain import hear
         from npda.io.progress import SHORT, track
 
-        retriever, options = JoinedRetriever(stores), SearchOptions(beam, length_penalty, max_length)
         for item in track(inputs, "explaining", enabled=progress, after=SHORT):
             try:
                 memory = hear(backbone, item.file, language)
@@ -111,7 +113,7 @@ def explain(
                 print(f"npda: skipped: {item.renamed(error)}", file=sys.stderr)
                 continue
             texts = (item.row.src_text, item.row.tgt_text) if item.row else ("", "")
-            explanation = explain_one(backbone, memory, retriever, combiner, options, language, item.name, *texts)
+            explanation = explain_one(backbone, memory, fusion, options, language, item.name, *texts)
             _print(explanation, json)
             yield explanation
 

@@ -93,8 +93,8 @@ def build_counter(
 def general_text(texts: Sequence[Path], triplets: Sequence[Path]) -> list[Pair]:
     """What a counter-store is made of: the pairs among texts a model learnt to read with, else its triplets.
 
-    texts: tables with translations, others are passed over; triplets: manifests. The text path knows its triplets better
-    than any other text, so that they come second.
+    texts: tables with translations, others are passed over; triplets: manifests. The text path knows its triplets
+    better than any other text, so that they come second.
     """
     tables = [text for text in texts if {"src_text", "tgt_text"} <= set(next(stream_lines(text), "").split("\t"))]
     pairs = [pair for table in tables for pair in stream_pairs(table)]

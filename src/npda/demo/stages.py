@@ -16,6 +16,7 @@ from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
 from npda.demo.corpus import DemoCorpus
 from npda.demo.model import SHIPPED, ModelRecipe
 from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, SystemResult, changed_first
@@ -220,8 +221,7 @@ class Stages:
             explain(
                 self.backbone,
                 hear(self.backbone, test[place].audio),
-                self.text_store,
-                self.tuning.best,
+                KnnFusion(self.text_store, self.tuning.best),
                 self.options.search,
                 audio=test[place].audio,
                 transcript=test[place].src_text,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from npda.audio import load
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.retrieval.local import LocalRetriever
-from npda.datastore.retrieval.protocol import ExplainableRetriever
+from npda.datastore.retrieval.protocol import ExplainableRetriever, Retriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions, search
-from npda.decoding.knn.combiners import Combiner, KnnOptions, Retrieved, interpolate, knn_distribution
-from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.combiners import interpolate, knn_distribution
+from npda.decoding.knn.fusion import Asked, NeighbourFusion
 from npda.decoding.retry import search_with_retry
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
@@ -35,46 +36,45 @@ def hear(backbone: Backbone, name: str, language: str | None = None) -> Memory:
 def explain(
     backbone: Backbone,
     memory: Memory,
-    retriever: ExplainableRetriever,
-    combiner: Combiner = KnnOptions(),
+    fusion: NeighbourFusion,
     options: SearchOptions = SearchOptions(),
     language: str | None = None,
     audio: str = "",
     transcript: str = "",
     reference: str = "",
 ) -> Explanation:
-    """Search with and without the store, then go once more through what was found with it.
+    """Search with and without the stores, then go once more through what was found with them.
 
-    memory: of one utterance; language: target language, for models with several;
+    memory: of one utterance; fusion: over retrievers that are explainable; language: target language, for models with
+    several;
     audio, transcript, reference: to be shown with the rest
     """
     if memory.states.shape[0] != 1:
         raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
     prompt = backbone.prompt(language)
     ((base, *_),) = search_with_retry(backbone, memory, prompt, options)
-    ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, combiner)])
+    ((adapted, *_),) = search(backbone, memory, prompt, options, [fusion])
     if (
         not adapted.ended and memory.with_full_padding is not None
     ):  # as in ``search_with_retry``; here the memory matters too
         memory = memory.with_full_padding(torch.tensor([0], device=memory.mask.device))
-        ((adapted, *_),) = search(backbone, memory, prompt, options, [KnnFusion(retriever, combiner)])
+        ((adapted, *_),) = search(backbone, memory, prompt, options, [fusion])
     pieces = Pieces(backbone.target)
     produced = [*adapted.tokens, backbone.target.eos] if adapted.ended else [*adapted.tokens]
-    tokens = _tokens(backbone, memory, prompt, produced, retriever, combiner, pieces)
+    tokens = _tokens(backbone, memory, prompt, produced, fusion, pieces)
     words, base_words = _words(tokens, base, pieces)
     return Explanation(
         audio=audio,
         text=backbone.target.decode(adapted.tokens),
         base_text=backbone.target.decode(base.tokens),
         log_prob=adapted.log_prob,
-        signature="|".join(
-            [str(combiner), f"beam:{options.beam}", *(f"store:{s.digest[:8]}" for s in _stores(retriever))]
-        ),
+        signature="|".join([str(fusion), f"beam:{options.beam}", *(f"store:{s.digest[:8]}" for s in _stores(fusion))]),
         words=words,
         base_words=base_words,
         tokens=tokens,
         transcript=transcript,
         reference=reference,
+        stores=tuple(store.path.name for store in _stores(fusion)),
     )
 
 
@@ -83,34 +83,34 @@ def _tokens(
     memory: Memory,
     prompt: Sequence[int],
     produced: Sequence[int],
-    retriever: ExplainableRetriever,
-    combiner: Combiner,
+    fusion: NeighbourFusion,
     pieces: Pieces,
 ) -> tuple[Token, ...]:
     device = memory.states.device
     fed = torch.tensor([[*prompt, *produced[:-1]]], device=device)
     states = backbone.states(memory, fed)[0, len(prompt) - 1 :]
     log_probs = torch.log_softmax(backbone.logits(states).float(), dim=-1)
-    found = retriever.search(states.float().cpu().numpy(), combiner.k)
-    values = torch.from_numpy(found.values).to(device, torch.long)
-    distances = torch.from_numpy(found.distances).to(device)
-    weights, mixing = combiner.combine(Retrieved(states, log_probs, distances, values, found.ids))
-    p_knn = knn_distribution(weights, values, log_probs.shape[-1])
-    p = interpolate(log_probs, p_knn, mixing).exp()
-    lambdas = mixing[:, 0].tolist() if isinstance(mixing, Tensor) else [mixing] * len(produced)
     p_model = log_probs.exp()
+    retrievers = [cast(ExplainableRetriever, retriever) for retriever in fusion.retrievers]
+    prefix, queries, sentence = fed.cpu().numpy(), states.float().cpu().numpy(), np.zeros(1, np.int64)
 
     tokens = []
     for row, token in enumerate(produced):
+        here = log_probs[row : row + 1]
+        asked = Asked(queries[row : row + 1], prefix[:, : len(prompt) + row], sentence)
+        said = fusion.say(states[row : row + 1], here, asked)
+        p_knn = knn_distribution(said.weights, said.values, log_probs.shape[-1])
+        p = interpolate(here, p_knn, said.lambda_).exp()
         base_token = int(p_model[row].argmax())
-        anybody = bool(p_knn[row].any())
-        lambda_ = lambdas[row] if anybody else 0.0
-        of_model, of_store = float(p_model[row, token]), float(p_knn[row, token])
+        lambda_ = float(said.lambda_) if bool(p_knn.any()) else 0.0
+        of_model, of_store = float(p_model[row, token]), float(p_knn[0, token])
         # Two tokens may be the store's favourites alike, so equality decides and not argmax.
-        favoured = lambda_ > 0 and of_store == float(p_knn[row].max())
+        favoured = lambda_ > 0 and of_store == float(p_knn.max())
         neighbours = [
-            _neighbour(retriever, pieces, int(id_), float(distance), float(weight))
-            for id_, distance, weight in zip(found.ids[row], found.distances[row], weights[row], strict=True)
+            _neighbour(retrievers[store], pieces, int(id_), float(distance), float(weight))
+            for store, id_, distance, weight in zip(
+                said.stores, said.ids[0], said.distances[0], said.weights[0], strict=True
+            )
             if id_ >= 0
         ]
         tokens.append(
@@ -120,12 +120,13 @@ def _tokens(
                 p_model=of_model,
                 p_knn=of_store,
                 lambda_=lambda_,
-                p=float(p[row, token]),
+                p=float(p[0, token]),
                 base_token=base_token,
                 base_piece=pieces.piece(base_token),
                 base_p=float(p_model[row, base_token]),
                 decided_by=_decider(token == base_token, favoured, (1 - lambda_) * of_model, lambda_ * of_store),
-                neighbours=tuple(neighbours),
+                neighbours=tuple(sorted(neighbours, key=lambda n: -n.weight)),
+                opened=tuple(float(share) for share in said.opened[0]),
             )
         )
     return tuple(tokens)
@@ -162,7 +163,11 @@ def _neighbour(retriever: ExplainableRetriever, pieces: Pieces, id_: int, distan
     )
 
 
-def _stores(retriever: ExplainableRetriever) -> list[Datastore]:
+def _stores(fusion: NeighbourFusion) -> list[Datastore]:
+    return [store for retriever in fusion.retrievers for store in _stores_of(retriever)]
+
+
+def _stores_of(retriever: Retriever) -> list[Datastore]:
     if isinstance(retriever, JoinedRetriever):
         return retriever.stores
     if isinstance(retriever, LocalRetriever):
@@ -174,7 +179,7 @@ def _store_name(retriever: ExplainableRetriever, id_: int) -> str:
     """The name only: a path would tell the readers of a page about the disk it came from."""
     if isinstance(retriever, JoinedRetriever):
         return retriever.locate(id_)[0].path.name
-    stores = _stores(retriever)
+    stores = _stores_of(retriever)
     return stores[0].path.name if stores else ""
 
 

@@ -40,7 +40,8 @@ class Token:
     """One produced token. p = λ·p_kNN + (1 − λ)·p_model (eq. 5), λ is 0 where no neighbour was found.
 
     base_token, base_piece, base_p: what the model alone holds most likely after the same beginning;
-    decided_by: who holds this token most likely, or, where neither does, who gave more to p
+    decided_by: who holds this token most likely, or, where neither does, who gave more to p;
+    opened: how far the gate of each of the explanation's ``stores`` was open, 1 without a guard
     """
 
     token: int
@@ -54,6 +55,7 @@ class Token:
     base_p: float
     decided_by: Decider
     neighbours: tuple[Neighbour, ...]
+    opened: tuple[float, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -114,7 +116,8 @@ class Explanation:
     """One utterance: what the base model makes of it, what store and model make of it together, and why.
 
     audio: the input as it was named; log_prob: the sum of the tokens' log p; transcript, reference: where known;
-    signature: the settings, such as ``k:16|λ:0.7|T:10|beam:5|store:3f2a91c0``
+    signature: the settings, such as ``k:16|λ:0.7|T:10|beam:5|store:3f2a91c0``; stores: the names of those that could
+    steer, in the order of ``opened``
     """
 
     audio: str
@@ -127,6 +130,7 @@ class Explanation:
     tokens: tuple[Token, ...]
     transcript: str = ""
     reference: str = ""
+    stores: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """One line; a file name that is not UTF-8 loses the bytes that are not."""

@@ -107,8 +107,9 @@ class DevNeighbours:
 class Forced:
     """A batch of a dev set, its references forced on the decoder.
 
-    places: of its sentences in ``DevSet.examples``; lengths: of their targets, end symbols included; states: [positions, dim]; log_probs: [positions, vocabulary] of the
-    model alone; references: [positions] tokens, end symbols included. Sentences follow each other.
+    places: of its sentences in ``DevSet.examples``; lengths: of their targets, end symbols included;
+    states: [positions, dim]; log_probs: [positions, vocabulary] of the model alone; references: [positions] tokens.
+    Sentences follow each other.
     """
 
     places: tuple[int, ...]
