@@ -162,7 +162,7 @@ def test_a_store_that_does_not_help_is_no_reason_to_fail(trained, tmp_path, monk
 
     def alone(*arguments, **options):
         found = honest(*arguments, **options)
-        return replace(found, best=replace(found.best, lambda_=0.0), bleu=found.base_bleu)
+        return replace(found, best=replace(found.best, lambda_=0.0), outcome=found.base)
 
     monkeypatch.setattr(demo_stages, "tune", alone)
     useless = run_demo(tmp_path / "run", options=replace(OPTIONS, shipped=report.model), progress=False)

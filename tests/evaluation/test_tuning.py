@@ -26,19 +26,13 @@ from npda.decoding.knn.combiners import KnnOptions, interpolate, knn_distributio
 from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.knn.tuned import load_tuned, load_tuned_record
 from npda.evaluation.devset import DevSet
-from npda.evaluation.scores import bleu
+from npda.evaluation.faults import Faults, StoreText, count_faults
+from npda.evaluation.scores import bleu, chrf
+from npda.evaluation.tuning.climb import Climb, Point, Space, favourite
 from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods
+from npda.evaluation.tuning.objective import Outcome, Setting, smoothed
 from npda.evaluation.tuning.save import save_tuned
-from npda.evaluation.tuning.search import (
-    Decoded,
-    Point,
-    best_or_alone,
-    climb,
-    favourite,
-    scored,
-    temperature_factor,
-    tune,
-)
+from npda.evaluation.tuning.search import scored, temperature_factor, tune
 from npda.io.errors import InputError
 from npda.report.tuning_plot import plot_tuning
 
@@ -85,11 +79,14 @@ def memory_alone(model, sentence, way):
 
 
 @torch.inference_mode()
-def translated_alone(model, store, sentences, way, knn: KnnOptions | None) -> float:
-    """BLEU of sentences decoded one at a time, asking the store itself."""
-    fusions = [KnnFusion(store, knn)] if knn else []
-    found = [search(model, memory_alone(model, s, way), model.prompt(), SHORT, fusions)[0][0] for s in sentences]
-    return bleu([model.target.decode(h.tokens) for h in found], [s.tgt_text for s in sentences]).value
+def translated_alone(model, store, sentences, way, setting: Setting | None) -> Outcome:
+    """What sentences decoded one at a time are worth, asking the store itself."""
+    fusions = [KnnFusion(store, setting.knn)] if setting else []
+    options = dataclasses.replace(SHORT, length_penalty=setting.length_penalty) if setting else SHORT
+    found = [search(model, memory_alone(model, s, way), model.prompt(), options, fusions)[0][0] for s in sentences]
+    texts, references = [model.target.decode(h.tokens) for h in found], [s.tgt_text for s in sentences]
+    faults = count_faults(texts, references, StoreText.of(store))
+    return Outcome(bleu(texts, references).value, chrf(texts, references).value, faults)
 
 
 @pytest.mark.parametrize("way", ["speech", "text"])
@@ -140,26 +137,30 @@ def test_likelihood_is_the_formula_also_where_neighbours_are_missing(seed, posit
 
 
 @pytest.mark.parametrize("way", ["speech", "text"])
-def test_decoded_points_are_those_of_sentences_alone_and_the_best_is_chosen(model, store, spoken, way):
-    tuning = tune(model, store, spoken, way, SHORT, decodes=5, progress=False)
-    assert len(tuning.decoded) == 5
+def test_decoded_settings_are_those_of_sentences_alone(model, store, spoken, way):
+    tuning = tune(model, store, spoken, way, SHORT, 6, Space(length_penalties=(0.2, 1.4)), progress=False)
+    assert len(tuning.decoded) == 6
+    assert {d.setting.length_penalty for d in tuning.decoded} > {0.6}
     for decoded in tuning.decoded:
-        assert decoded.bleu == pytest.approx(translated_alone(model, store, spoken, way, decoded.options), abs=1e-6)
-    assert tuning.base_bleu == pytest.approx(translated_alone(model, store, spoken, way, None), abs=1e-6)
-    assert tuning.bleu == max(tuning.base_bleu, *(decoded.bleu for decoded in tuning.decoded))
-    known = {decoded.options: decoded.bleu for decoded in tuning.decoded}
-    assert known.get(tuning.best, tuning.base_bleu) == tuning.bleu
+        assert decoded.outcome == translated_alone(model, store, spoken, way, decoded.setting)
+    assert tuning.base == translated_alone(model, store, spoken, way, None)
+    known = {decoded.setting: decoded.outcome for decoded in tuning.decoded}
+    assert known.get(tuning.setting, tuning.base) == tuning.outcome
     assert {decoded.options for decoded in tuning.decoded} <= {point.options for point in tuning.points}
     assert json.loads(json.dumps(tuning.record()))["best"]["k"] == tuning.best.k
+    assert tuning.tuned_search == dataclasses.replace(SHORT, length_penalty=tuning.length_penalty)
 
 
 def test_few_decodes_come_near_the_best_of_the_whole_grid(model, store, dev):
-    tuning = tune(model, store, dev, "text", SHORT, decodes=8, grid=SMALL, progress=False)
+    class Unwritten:  # a store whose sentences are not known, so that none can be called invented
+        search = staticmethod(store.search)
+
+    tuning = tune(model, Unwritten(), dev, "text", SHORT, 8, Space(SMALL), progress=False)
     options = [p.options for p in tuning.points]
     assert len(options) == 45
-    scores = {knn: translated_alone(model, store, dev, "text", knn) for knn in options}
-    assert max(scores.values()) > tuning.base_bleu + 20
-    assert tuning.bleu >= 0.95 * max(scores.values())
+    scores = [translated_alone(model, store, dev, "text", Setting(knn)).mean for knn in options]
+    assert max(scores) > tuning.base.mean + 20
+    assert tuning.outcome.mean >= 0.95 * max(scores)
 
 
 @pytest.mark.parametrize(
@@ -209,40 +210,121 @@ def test_the_favourite_is_the_smallest_k_and_t_that_are_as_good():
     assert favourite(points) == KnnOptions(8, 0.5, 10.0)
 
 
-def made_up(peak: KnnOptions):
-    """A decoder whose BLEU falls with the distance from its peak, and what it was asked."""
-    asked: list[KnnOptions] = []
-
-    def decode(options: KnnOptions) -> float:
-        assert options not in asked, "decoded twice"
-        asked.append(options)
-        steps = abs(np.log2(options.k / peak.k)) + abs(np.log10(options.temperature / peak.temperature))
-        return 50 - 40 * abs(options.lambda_ - peak.lambda_) - 3 * steps
-
-    return decode, asked
+def outcome(bleu: float = 30.0, chrf: float = 50.0, **faults: int) -> Outcome:
+    """Of a hundred sentences of ten words."""
+    counts = {"words": 1000, "cut_short": 0, "empty": 0, "looping": 0, "invented": 0} | faults
+    return Outcome(bleu, chrf, Faults(n=100, reference_words=1000, **counts))
 
 
-@pytest.mark.parametrize("lambda_", [0.1, 0.3, 0.4, 0.6, 0.9, 0.98, 0.02])
-def test_the_climb_finds_a_lambda_that_likelihood_does_not_want(lambda_):
-    """Likelihood asks for λ .9 whatever decoding says; eight decodes are enough, edges included."""
+def test_bounds_by_hand():
+    base = outcome(cut_short=4, looping=1, words=960)
+    assert outcome(cut_short=6, looping=3, words=920, invented=2).beyond(base) == {}
+    assert outcome(words=1080).beyond(base) == {}
+    worse = outcome(cut_short=7, looping=4, invented=3, empty=1, words=890)
+    assert worse.beyond(base) == pytest.approx(
+        {"length_ratio": 2, "cut_short": 1, "looping": 1, "invented": 1, "empty": 1}
+    )
+    # Two points of BLEU and chrF in the mean do not outweigh one percent of the sentences.
+    assert worse.value(base) == pytest.approx(40 - 4 * 5 - 0.5)
+    assert outcome(32, 52, empty=1).value(base) < base.value(base) == base.mean == 40
+    # Of few sentences one may always go wrong, and the store's text need not be known.
+    few, less = (
+        Outcome(1, 1, Faults(n=10, words=9, reference_words=9, cut_short=n, empty=0, looping=0)) for n in (0, 1)
+    )
+    assert less.beyond(few) == {}
+
+
+def test_a_point_counts_as_much_as_both_its_neighbours():
+    assert smoothed(10, [6, 6]) == 8
+    assert smoothed(10, [4]) == 8
+    assert smoothed(10, []) == 10
+
+
+@pytest.fixture(scope="module")
+def sure() -> DevNeighbours:
+    """Neighbours that are mostly right: likelihood asks for λ .9 whatever decoding says."""
     random = np.random.default_rng(0)
-    evidence = evidence_of(
+    return evidence_of(
         -random.exponential(4, 50), np.sort(random.exponential(20, (50, 64))), random.random((50, 64)) < 0.9
     )
-    grid, points = scored(evidence, Grid())
-    start = favourite(points)
+
+
+def climbed(evidence, decodes: int, worth, space: Space = Space()):
+    """The best setting, and all that were decoded, where worth(setting) → Outcome says what translations give."""
+    grid, points = scored(evidence, space.grid)
+    asked: list[Setting] = []
+
+    def decode(setting: Setting) -> Outcome:
+        assert setting not in asked, "decoded twice"
+        asked.append(setting)
+        return worth(setting)
+
+    climb = Climb(evidence, points, dataclasses.replace(space, grid=grid), outcome(0, 0), decode, decodes)
+    best = climb.run(Setting(favourite(points)))
+    assert [d.setting for d in climb.listed()] == asked
+    assert best in asked
+    assert best.knn.lambda_ in climb.grid.lambda_.values
+    return best, asked
+
+
+def peak_at(lambda_: float, start: KnnOptions, length_penalty: float = 0.6, end_weight: float = 1.0):
+    def worth(setting: Setting) -> Outcome:
+        knn = setting.knn
+        steps = abs(np.log2(knn.k / start.k)) + abs(np.log10(knn.temperature / start.temperature))
+        search = abs(setting.length_penalty - length_penalty) + abs(setting.end_weight - end_weight)
+        return outcome(50 - 40 * abs(knn.lambda_ - lambda_) - 3 * steps - 10 * search)
+
+    return worth
+
+
+@pytest.mark.parametrize("lambda_", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98, 0.02])
+def test_the_climb_finds_a_lambda_that_likelihood_does_not_want(sure, lambda_):
+    start = favourite(scored(sure, Grid())[1])
     assert start.lambda_ >= 0.8
-    decode, asked = made_up(dataclasses.replace(start, lambda_=lambda_))
-    grid, decoded = climb(evidence, grid, points, decode, 8)
-    best = max(decoded, key=lambda d: d.bleu)
-    assert len(asked) == len(decoded) <= 8
-    assert abs(best.options.lambda_ - lambda_) < 0.09
-    assert best.options.lambda_ in grid.lambda_.values
-    decode, asked = made_up(dataclasses.replace(start, lambda_=lambda_))
-    assert climb(evidence, grid, points, decode, 1)[1][0].options == start
-    decode, asked = made_up(dataclasses.replace(start, lambda_=lambda_))
-    climb(evidence, grid, points, decode, 500)
-    assert len(asked) < 30  # it stops at a peak, whatever it may spend
+    best, asked = climbed(sure, 8, peak_at(lambda_, start))
+    assert len(asked) <= 8
+    assert best.knn.lambda_ == lambda_
+    assert climbed(sure, 1, peak_at(lambda_, start)) == (Setting(start), [Setting(start)])
+    assert len(climbed(sure, 500, peak_at(lambda_, start))[1]) < 30  # it stops at a peak, whatever it may spend
+
+
+@pytest.mark.parametrize(("length_penalty", "end_weight"), [(0.6, 1.0), (1.0, 0.5), (1.4, 0.0)])
+@pytest.mark.parametrize("lambda_", [0.2, 0.4, 0.7])
+def test_the_search_is_chosen_with_lambda(sure, lambda_, length_penalty, end_weight):
+    start = favourite(scored(sure, Grid())[1])
+    space = Space(length_penalties=(0.6, 1.0, 1.4), end_weights=(1.0, 0.5, 0.25, 0.0))
+    best, _ = climbed(sure, 20, peak_at(lambda_, start, length_penalty, end_weight), space)
+    assert (best.knn.lambda_, best.length_penalty, best.end_weight) == (lambda_, length_penalty, end_weight)
+    assert {"length_penalty": best.length_penalty, "end_weight": best.end_weight}.items() <= best.record().items()
+
+
+@pytest.mark.parametrize("decodes", [10, 16])
+@given(seed=st.integers(0, 200))
+def test_the_best_lambda_has_both_its_neighbours_decoded(sure, decodes, seed):
+    """However noisy a dev set is: no λ beside the chosen one was skipped."""
+    random = np.random.default_rng(seed)
+
+    def worth(setting: Setting) -> Outcome:
+        return outcome(30 + float(random.normal(scale=3)) - 20 * abs(setting.knn.lambda_ - 0.4))
+
+    best, asked = climbed(sure, decodes, worth, Space(length_penalties=(0.6, 1.0)))
+    line = {s.knn.lambda_ for s in asked if dataclasses.replace(s, knn=best.knn) == best and s.knn.k == best.knn.k
+            and s.knn.temperature == best.knn.temperature}  # fmt: skip
+    values = (*Grid().lambda_.below[::-1], *Grid().lambda_.values, *Grid().lambda_.above)
+    if len(asked) < decodes:
+        assert {*Axis(values).beside(best.knn.lambda_)} <= line
+
+
+def test_a_lucky_point_among_worse_ones_is_not_chosen(sure):
+    """λ .3 has more than any, but .2 and .4 are poor; .5, .6 and .7 are all good."""
+    bleus = {0.2: 20.0, 0.3: 30.0, 0.4: 22.0, 0.5: 28.0, 0.6: 29.5, 0.7: 28.0}
+    best, _ = climbed(sure, 12, lambda s: outcome(bleus.get(s.knn.lambda_, 10.0) - 5 * (s.knn.k != 4)))
+    assert best.knn.lambda_ == 0.6
+
+
+def test_settings_beyond_the_bounds_are_left_for_worse_ones_within(sure):
+    best, _ = climbed(sure, 12, lambda s: outcome(20 + 10 * s.knn.lambda_, cut_short=round(20 * s.knn.lambda_)))
+    assert best.knn.lambda_ <= 0.1  # two sentences; λ .2 has four, and more BLEU
 
 
 class Counting:
@@ -293,16 +375,19 @@ def test_dev_sentences_that_are_in_the_store_are_refused(model, tmp_path):
         tune(model, store.remove("pairs"), pairs[:4], "text", SHORT, progress=False)
 
 
-def test_a_store_that_only_hurts_is_left_out():
-    """The model knows half of the tokens, the only neighbour none (or all): at equal BLEU the likelier one wins."""
-    low, high = KnnOptions(4, 0.1, 10.0), KnnOptions(4, 0.9, 10.0)
-    wrong = evidence_of([-0.7, -0.7], [[5.0], [5.0]], [[False], [False]])
-    right = evidence_of([-0.7, -0.7], [[5.0], [5.0]], [[True], [True]])
-    decoded = [Decoded(high, 20.0), Decoded(low, 25.0), Decoded(KnnOptions(8, 0.1, 10.0), 24.0)]
-    assert best_or_alone(wrong, decoded, base=25.1) == Decoded(dataclasses.replace(low, lambda_=0.0), 25.1)
-    assert best_or_alone(wrong, decoded, base=25.0).options.lambda_ == 0
-    assert best_or_alone(right, decoded, base=25.0) == Decoded(low, 25.0)
-    assert best_or_alone(right, [*decoded, Decoded(high, 25.0)], base=0.0) == Decoded(high, 25.0)
+def test_a_store_that_only_hurts_is_left_out(model, store, dev):
+    """Neighbours whose tokens are all wrong: the model alone is better, with the search it was given."""
+
+    class Wrong:
+        def search(self, queries, k):
+            found = store.search(queries, k)
+            return dataclasses.replace(found, values=np.where(found.values < 0, -1, 7).astype(np.int32))
+
+    dev = [pair for pair in dev if 7 not in model.target.encode(pair.tgt_text)]
+    tuning = tune(model, Wrong(), dev, "text", SHORT, 4, Space(length_penalties=(1.4,)), progress=False)
+    assert (tuning.best.lambda_, tuning.length_penalty, tuning.end_weight) == (0, SHORT.length_penalty, 1)
+    assert tuning.outcome == tuning.base
+    assert tuning.value == tuning.base_value == tuning.base.mean
 
 
 def test_the_choice_is_kept_in_the_store(model, dev, tmp_path, caplog):
@@ -359,15 +444,27 @@ def directory(model, store, dev, spoken, tmp_path_factory):
 
 
 def test_npda_tune_with_text_and_with_speech(directory, store, model, dev):
-    common = ("--model", directory / "model", "--store", store.path, "--beam", 2, "--max-length", 24, "--decodes", 3)
+    common = ("--model", directory / "model", "--store", store.path, "--beam", 2, "--max-length", 24, "--decodes", 4)
     answer = json.loads(npda_tune(*common, "--text", directory / "text.tsv", "--json"))
-    here = tune(model, store, dev, "text", SHORT, decodes=3, progress=False).record()
+    here = tune(model, store, dev, "text", SHORT, 4, Space(length_penalties=(0.6, 1.0, 1.4)), progress=False).record()
     assert {k: v for k, v in answer.items() if k != "seconds"} == {k: v for k, v in here.items() if k != "seconds"}
-    tuned = load_tuned(store)
+    tuned = load_tuned_record(store)
     assert tuned is not None
-    assert answer["best"] == {"k": tuned.k, "lambda": tuned.lambda_, "temperature": tuned.temperature}
+    assert answer["best"] == Setting(tuned.options, tuned.length_penalty, tuned.end_weight).record()
+    assert (tuned.bleu, tuned.chrf, tuned.base_chrf) == (answer["bleu"], answer["chrf"], answer["base_chrf"])
+    fixed = json.loads(npda_tune(*common, "--text", directory / "text.tsv", "--length-penalty", 1.2, "--json"))
+    assert {decoded["length_penalty"] for decoded in fixed["decoded"]} == {1.2}
     shown = npda_tune(*common, "--speech", directory / "speech.tsv", "--plot", directory / "map.png")
-    for words in ("log-likelihood a token", "6 dev sentences (speech)", "best: k", "dev BLEU: ", "•"):
+    for words in (
+        "log-likelihood a token",
+        "6 dev sentences (speech)",
+        "best: k",
+        "dev BLEU: ",
+        "chrF: ",
+        "cut short",
+        "length penalty",
+        "•",
+    ):
         assert words in shown
     assert (directory / "map.png").stat().st_size > 1000
 

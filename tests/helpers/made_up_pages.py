@@ -10,8 +10,11 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions
 from npda.demo.page import write_report
 from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, DemoReport, SystemResult
+from npda.evaluation.faults import Faults
 from npda.evaluation.similarity import Similarity
-from npda.evaluation.tuning.search import Decoded, Point, Tuning
+from npda.evaluation.tuning.climb import Point
+from npda.evaluation.tuning.objective import Decoded, Outcome, Setting
+from npda.evaluation.tuning.search import Tuning
 from npda.explanation.records import BaseWord, Evidence, Explanation, Token, Word
 from npda.report.explanation import write_page
 from npda.report.table import Cell, Table
@@ -47,8 +50,13 @@ def tuning() -> Tuning:
         for k, lambda_, temperature in itertools.product((4, 8), LAMBDAS, TEMPERATURES)
     ]
     best = KnnOptions(8, 0.5, 10.0)
-    decoded = (Decoded(best, 61.25), Decoded(KnnOptions(8, 0.3, 10.0), 58.5), Decoded(KnnOptions(4, 0.5, 10.0), 57.0))
-    return Tuning(best, 61.25, 9.5, -4.0, tuple(points), decoded, "text", SearchOptions(), 90.0, 1.0, 40, 0, 1.5)
+    faults = Faults(n=40, words=400, reference_words=400, cut_short=0, empty=0, looping=0)
+    scores = {best: 61.25, KnnOptions(8, 0.3, 10.0): 58.5, KnnOptions(4, 0.5, 10.0): 57.0}
+    decoded = tuple(Decoded(Setting(knn), Outcome(score, 80.0, faults)) for knn, score in scores.items())
+    return Tuning(
+        best, 0.6, 1.0, decoded[0].outcome, Outcome(9.5, 30.0, faults), 70.0, 19.75, -4.0, tuple(points), decoded,
+        "text", SearchOptions(), 90.0, 1.0, 40, 0, 1.5,
+    )  # fmt: skip
 
 
 def demo_report(folder: Path, text: str = "die Küche im Haus") -> DemoReport:

@@ -9,7 +9,8 @@ from typing import Literal
 
 from npda.evaluation.devset import Way
 from npda.evaluation.significance import Comparison
-from npda.evaluation.tuning.search import Tuning, parameters
+from npda.evaluation.tuning.objective import parameters
+from npda.evaluation.tuning.search import Tuning
 
 
 @dataclass(frozen=True)

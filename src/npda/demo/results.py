@@ -8,7 +8,8 @@ from pathlib import Path
 
 from npda.decoding.knn.combiners import KnnOptions
 from npda.evaluation.similarity import Similarity
-from npda.evaluation.tuning.search import Tuning, parameters
+from npda.evaluation.tuning.objective import parameters
+from npda.evaluation.tuning.search import Tuning
 from npda.explanation.records import Evidence, Explanation, Word
 
 BASE, NPDA, KNN_MT = "E2E-ST-Base", "NPDA-kNN-ST", "kNN-MT"

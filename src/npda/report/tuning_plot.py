@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def tuning_title(tuning: Tuning) -> str:
 
 
 def _draw(axes: Axes, tuning: Tuning) -> None:
-    """Log-likelihood of the dev references over λ and T for the best k; BLEU where tuning decoded."""
+    """Log-likelihood of the dev references over λ and T for the best k; BLEU of what the best search decoded."""
     k = tuning.best.k
     plane = tuning.plane(k)
     lambdas = sorted({lambda_ for lambda_, _ in plane})
@@ -53,6 +54,6 @@ def _draw(axes: Axes, tuning: Tuning) -> None:
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     for decoded in tuning.decoded:
         options = decoded.options
-        if options.k == k:
+        if replace(decoded.setting, knn=tuning.best) == tuning.setting and options.k == k:
             place = temperatures.index(options.temperature), lambdas.index(options.lambda_)
-            boxed(axes, f"{decoded.bleu:.1f}", *place, chosen=options == tuning.best)
+            boxed(axes, f"{decoded.bleu:.1f}", *place, chosen=decoded.setting == tuning.setting)

@@ -90,6 +90,11 @@ class DevNeighbours:
     right: Tensor
 
     @property
+    def alone(self) -> float:
+        """The mean log-probability of a reference token by the model alone."""
+        return float(self.log_probs.mean())
+
+    @property
     def scale(self) -> float:
         """The median squared distance to the 8th neighbour (the last one, where there are fewer)."""
         eighth = self.distances[:, :_SCALE_NEIGHBOUR].masked_fill(self.distances[:, :_SCALE_NEIGHBOUR].isinf(), -1.0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from npda.datastore.store import Datastore
 from npda.decoding.knn.tuned import FILE, Tuned
-from npda.evaluation.tuning.search import Tuning, parameters
+from npda.evaluation.tuning.objective import parameters
+from npda.evaluation.tuning.search import Tuning
 from npda.io.files import atomic_write
 
 
@@ -14,9 +15,12 @@ def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
         **parameters(tuning.best),  # pyright: ignore[reportArgumentType]
         way=tuning.way,
         beam=tuning.search.beam,
-        length_penalty=tuning.search.length_penalty,
+        length_penalty=tuning.length_penalty,
+        end_weight=tuning.end_weight,
         bleu=round(tuning.bleu, 2),
         base_bleu=round(tuning.base_bleu, 2),
+        chrf=round(tuning.outcome.chrf, 2),
+        base_chrf=round(tuning.base.chrf, 2),
         store=store.digest,
     )
     with atomic_write(store.path / FILE) as temporary:
