@@ -4,6 +4,7 @@ import json
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,6 +71,25 @@ def test_help_answers_at_once():
     names = {line.rsplit("|", 1)[-1].strip() for line in imported.stderr.splitlines()}
     assert "npda.cli" in names
     assert not names & {"torch", "numpy", "transformers", "faiss", "matplotlib", "pydantic", "sacrebleu"}
+
+
+def test_translating_a_sentence_imports_no_other_family_and_no_compiler(recordings):
+    """Each of these took as long as everything else together."""
+    fixture = Path(__file__).parents[1] / "fixtures" / "version-0.1.0"
+    model = fixture.parents[2] / "src" / "npda" / "pretrained" / "mini-en-de"
+    program = (
+        "import sys\nfrom npda.cli import main\ntry:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    given = [recordings / "short.wav", "--model", model, "--store", fixture / "tuned", "--max-length", "5"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, "translate", *map(str, given)], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert {"npda.models.speech2text", "npda.decoding.knn.fusion", "torch", "faiss"} <= loaded
+    assert not loaded & {"transformers", "huggingface_hub", "torch._dynamo", "sympy", "accelerate", "matplotlib"}
+    assert not [
+        name for name in loaded if name.startswith(("npda.training", "npda.evaluation", "npda.datastore.build"))
+    ]
 
 
 def _processor_seconds(command: list[str]) -> float:

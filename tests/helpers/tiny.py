@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from transformers import Speech2TextConfig, Speech2TextForConditionalGeneration
 
 from npda.audio import Normalizer
 from npda.models.backbone import Backbone, Memory
@@ -33,6 +34,14 @@ def backbone(seed: int = 0, languages: tuple[str, ...] = (), **changes) -> Speec
     size = dict(d_model=32, encoder_layers=2, encoder_ffn_dim=64, decoder_ffn_dim=64, conv_channels=64, init_std=0.2)
     normalizer = Normalizer(mean=np.zeros(80, np.float32), std=np.ones(80, np.float32))
     return Speech2Text.create("mini", vocabulary(languages), normalizer, vocabulary(), **{**size, **changes})
+
+
+def theirs(model: Speech2Text) -> Speech2TextForConditionalGeneration:
+    """transformers' own class with the weights of ours."""
+    config = Speech2TextConfig(**model.model.config.to_json(torch.float32))
+    made = Speech2TextForConditionalGeneration(config).train(model.training)
+    made.load_state_dict(model.model.state_dict())
+    return made
 
 
 def speech(lengths: list[int], seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -64,7 +64,7 @@ def test_each_row_is_adapted_by_the_formula_of_its_language():
     features, lengths = tiny.speech([80])
     for language in ("de", "fr"):
         tokens = tokens_after(prompts(model, language))
-        reference = tiny.backbone(languages=("de", "fr")).model
+        reference = tiny.theirs(tiny.backbone(languages=("de", "fr")))
         for side in ("encoder", "decoder"):
             for index, layer in enumerate(getattr(reference.model, side).layers):
                 weights = {

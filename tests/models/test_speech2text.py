@@ -1,17 +1,21 @@
 """The Speech2Text backbone against transformers' own classes."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 import tiny
 import torch
+from transformers import Speech2TextConfig as Theirs
 from transformers import Speech2TextForConditionalGeneration, Speech2TextProcessor
 
 from npda.audio import Normalizer
 from npda.io.errors import InputError
 from npda.models import load_backbone
+from npda.models.layers.masks import causal_mask
 from npda.models.speech2text import Speech2Text
+from npda.models.speech2text_network import Speech2TextConfig, Speech2TextNetwork
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 
 
@@ -39,7 +43,7 @@ def test_states_and_logits_equal_transformers_forward():
     features, lengths = tiny.speech([90, 90, 90])
     tokens = torch.randint(3, len(model.target), (3, 7))
     with torch.inference_mode():
-        theirs = model.model(input_features=features, decoder_input_ids=tokens).logits
+        theirs = tiny.theirs(model)(input_features=features, decoder_input_ids=tokens).logits
         ours = model.logits(model.states(model.hear(features, lengths), tokens))
     torch.testing.assert_close(ours, theirs)
 
@@ -168,3 +172,93 @@ def test_text_encoder_is_saved_with_the_model_and_ignores_padding(tmp_path):
         alone = model.read(tokens[1:, :2], torch.tensor([2]))
     assert memory.mask.tolist() == [[True] * 4, [True, True, False, False]]
     torch.testing.assert_close(memory.states[1:, :2], alone.states, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_seed_gives_the_weights_that_it_gives_transformers(tied):
+    size: dict[str, Any] = dict(
+        d_model=16, encoder_layers=2, decoder_layers=1, encoder_ffn_dim=32, decoder_ffn_dim=32, vocab_size=9
+    )
+    torch.manual_seed(3)
+    theirs = Speech2TextForConditionalGeneration(Theirs(**size, tie_word_embeddings=tied))
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    ours = Speech2TextNetwork(Speech2TextConfig(**size, tie_word_embeddings=tied))
+    assert torch.equal(torch.rand(1), after)
+    weights = theirs.state_dict()
+    assert list(ours.state_dict()) == list(weights)
+    assert all(torch.equal(weight, weights[name]) for name, weight in ours.state_dict().items())
+
+
+def test_training_moves_the_weights_as_it_does_in_transformers():
+    """Dropout inside the layers, layer drop and gradients of all parameters, from the same random numbers."""
+    drop: dict[str, Any] = dict(dropout=0.0, attention_dropout=0.1, activation_dropout=0.1)
+    model = tiny.backbone(encoder_layerdrop=0.5, decoder_layerdrop=0.5, **drop).train()
+    theirs = tiny.theirs(model)
+    features, lengths = tiny.speech([64, 64])
+    tokens = torch.randint(3, len(model.target), (2, 7))
+    torch.manual_seed(0)
+    ours = model.logits(model.states(model.hear(features, lengths), tokens))
+    torch.manual_seed(0)
+    reference = theirs(input_features=features, decoder_input_ids=tokens).logits
+    torch.testing.assert_close(ours, reference)
+    ours.square().sum().backward()
+    reference.square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
+    moved = [(name, p.grad) for name, p in model.model.named_parameters() if p.grad is not None]
+    assert 0 < len(moved) < len(gradients)  # what is dropped is not moved
+    for name, gradient in moved:
+        torch.testing.assert_close(gradient, gradients[name], atol=1e-3, rtol=1e-4)
+
+
+def test_layers_drop_what_those_of_transformers_drop():
+    model = tiny.backbone(dropout=0.2).train()
+    theirs = tiny.theirs(model)
+    x, memory, causal = torch.randn(2, 5, model.dim), torch.randn(2, 6, model.dim), causal_mask(torch.randn(2, 5))
+    for side, more in (("encoder", (None,)), ("decoder", (causal, memory, None))):
+        found = []
+        for network in (model.model, theirs):
+            torch.manual_seed(0)
+            found.append(getattr(network.model, side).layers[0](x, *more))
+        torch.testing.assert_close(*found)
+
+
+def test_a_directory_keeps_what_only_transformers_reads(tmp_path):
+    tiny.backbone().save_pretrained(tmp_path / "given")
+    for name, more in {"config.json": {"num_beams": 7}, "generation_config.json": {"max_length": 123}}.items():
+        path = tmp_path / "given" / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    load_backbone(tmp_path / "given").save_pretrained(tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["num_beams"] == 7
+    opened = Speech2TextForConditionalGeneration.from_pretrained(tmp_path / "saved")
+    assert opened.generation_config.max_length == 123
+
+
+def test_weights_in_several_files_are_opened(tmp_path):
+    model = tiny.backbone()
+    model.save_pretrained(tmp_path)
+    theirs = tiny.theirs(model)
+    (tmp_path / "model.safetensors").unlink()
+    theirs.save_pretrained(tmp_path, max_shard_size="50KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    opened = Speech2Text.from_pretrained(tmp_path).model.state_dict()
+    assert all(torch.equal(weight, opened[name]) for name, weight in model.model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"d_model": 64}, "weights are missing or of another size"),
+        ({"encoder_layers": 3}, "model.encoder.layers.2"),
+        ({"activation_function": "mish"}, "mish"),
+        ({"encoder_attention_heads": 5}, "5 attention heads"),
+        ({"conv_kernel_sizes": [5]}, "conv_kernel_sizes"),
+        ({"d_model": "wide"}, "cannot be loaded"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_gets_one_sentence(tmp_path, changes, says):
+    tiny.backbone().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(InputError, match=says):
+        load_backbone(tmp_path)

@@ -15,6 +15,7 @@ from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion
 from npda.models.backbone import Memory
 from npda.models.layers import packing
+from npda.models.speech2text import Speech2Text
 from npda.models.text2text import Text2Text
 
 WAVES = [tiny_whisper.waveform(seconds, seed) for seed, seconds in enumerate([1.1, 0.4, 2, 0.7, 1.5, 0.9, 1.9, 1.2])]
@@ -55,7 +56,8 @@ class Plain:
         return PlainStream(self.backbone, memory, beam)
 
     def logits(self, states):
-        head = self.backbone.model.get_output_embeddings()
+        model = self.backbone.model
+        head = model.lm_head if isinstance(self.backbone, Speech2Text) else model.get_output_embeddings()
         return torch.nn.functional.linear(states, head.weight)
 
 

@@ -197,7 +197,7 @@ def test_command_line(tmp_path, files):
     assert load_text2text(tmp_path / "own").target.digest() != tiny.vocabulary().digest()
     for wrong, sentence in (
         (["--task", "lm"], "needs --vocabulary"),
-        (["--task", "mt", *vocabulary, "--vocabulary-size", "60"], "only for --task mt without --vocabulary"),
+        (["--task", "mt", *vocabulary, "--vocabulary-size", "60"], "use it with --task mt and without --vocabulary"),
     ):
         with pytest.raises(InputError, match=sentence):
             CliRunner().invoke(app, [*given, *wrong, "--out", str(tmp_path / "x")], catch_exceptions=False)

@@ -113,15 +113,16 @@ def test_gradient_of_an_update_is_that_of_the_mean_over_all_its_tokens(tmp_path)
     (entry,) = log(tmp_path / "out", "train")
 
     backbone = tiny.backbone(dropout=0.0, init_std=0.02)
+    theirs = tiny.theirs(backbone)
     data, _ = tiny_training.data(tmp_path / "data", backbone)
     loss, tokens = torch.zeros(()), 0
     for index in range(len(data)):
         batch = data.batch([index])
-        logits = backbone.model(input_features=batch.features, decoder_input_ids=batch.tokens).logits
+        logits = theirs(input_features=batch.features, decoder_input_ids=batch.tokens).logits
         loss = loss + F.cross_entropy(logits[0], batch.labels[0], label_smoothing=0.1, reduction="sum")
         tokens += batch.labels.numel()
     (loss / tokens).backward()
-    norm = torch.nn.utils.get_total_norm(p.grad for p in backbone.parameters() if p.grad is not None)
+    norm = torch.nn.utils.get_total_norm(p.grad for p in theirs.parameters() if p.grad is not None)
     assert entry["loss"] == pytest.approx(loss.item() / tokens, rel=1e-5)
     assert entry["gradient_norm"] == pytest.approx(float(norm), rel=1e-4)
 

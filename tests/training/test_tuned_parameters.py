@@ -11,11 +11,11 @@ import tiny_store
 import tiny_training
 import torch
 from torch import nn
-from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextAttention
 
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.io.errors import InputError
 from npda.models import load_speech2text
+from npda.models.layers.transformer import Attention
 from npda.models.speech2text import Speech2Text
 from npda.training.loop.settings import TrainingSettings
 from npda.training.tasks.speech import SpeechModel, train_speech
@@ -60,7 +60,7 @@ def claimed(model: Speech2Text, tunes: str) -> set[str]:
         return of("adapters.", model.adapters)
     names: set[str] = set()
     for name, module in decoder.named_modules():
-        if isinstance(module, nn.LayerNorm | Speech2TextAttention):
+        if isinstance(module, nn.LayerNorm | Attention):
             names |= of(f"model.model.decoder.{name}.", module)
     return names
 

@@ -94,7 +94,7 @@ def load_backbone(
         )
     try:
         return placed(_LOADERS[model_type](directory, source_language), device, dtype)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{directory}: the model cannot be loaded: {reason}") from error
 

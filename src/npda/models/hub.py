@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from npda.io.errors import InputError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/model
+_WEIGHTS = "model.safetensors"  # where there is one file; else those that an index names
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model")  # no pickled weights, no code
 
 
@@ -40,15 +47,39 @@ def model_directory(model: str | Path) -> Path:
 
 def weight_names(directory: Path) -> set[str]:
     """What the weights of a model directory are called, without reading them."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    index, single = directory / "model.safetensors.index.json", directory / "model.safetensors"
-    try:
+    single = directory / _WEIGHTS
+    with _readable(directory):
         if not single.is_file():
-            return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+            return set(_weight_map(directory))
         with safe_open(single, "pt") as weights:
             return set(weights.keys())
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+
+
+def load_weights(directory: Path) -> dict[str, Tensor]:
+    """The weights of a model directory by name, from one file or from several."""
+    from safetensors.torch import load_file
+
+    with _readable(directory):
+        single = directory / _WEIGHTS
+        files = [single] if single.is_file() else [directory / name for name in set(_weight_map(directory).values())]
+        return {name: weight for path in files for name, weight in load_file(path).items()}
+
+
+def _weight_map(directory: Path) -> dict[str, str]:
+    """Name of a weight → its file."""
+    return dict(json.loads((directory / f"{_WEIGHTS}.index.json").read_text(encoding="utf-8"))["weight_map"])
+
+
+@contextmanager
+def _readable(directory: Path) -> Iterator[None]:
+    """One sentence for weights that cannot be read."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
             f"{directory}: the weights cannot be read ({reason}); fetch or save the model again."

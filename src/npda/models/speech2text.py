@@ -1,8 +1,9 @@
-"""The paper's own architecture: transformers' ``Speech2TextForConditionalGeneration``.
+"""The paper's own architecture: that of transformers' ``Speech2TextForConditionalGeneration``.
 
-A model directory is an ordinary Hugging Face directory; what transformers itself has no place for lies beside it:
-the transcripts' vocabulary in ``source/``, the global CMVN statistics in ``preprocessor_config.json``, and, once there
-are any, the text encoder in ``text_encoder/``, adapters in ``adapters/``, gates in ``feature_selection/``.
+A model directory is an ordinary Hugging Face directory, which transformers opens as well. What transformers has no
+place for lies beside it: the transcripts' vocabulary in ``source/``, the global CMVN statistics in
+``preprocessor_config.json``, and, once there are any, the text encoder in ``text_encoder/``, adapters in ``adapters/``,
+gates in ``feature_selection/``.
 """
 
 from __future__ import annotations
@@ -14,23 +15,21 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import Speech2TextConfig, Speech2TextForConditionalGeneration
-from transformers.utils import logging as transformers_logging
 
 from npda import audio
 from npda.audio import Normalizer
 from npda.io.errors import InputError
 from npda.models.backbone import Memory, Suppressed
+from npda.models.devices import device_of
 from npda.models.layers.adapters import Adapters, AdapterSize
 from npda.models.layers.decoder import Adapt, decoder_states, decoder_stream, output_scores, positions, target_prompt
 from npda.models.layers.encoder import encoder_states
 from npda.models.layers.feature_selection import FeatureSelection
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import TransformerStream
+from npda.models.speech2text_network import Speech2TextConfig, Speech2TextNetwork
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.text import Vocabulary
-
-transformers_logging.disable_progress_bar()  # «Loading weights» on standard error for a few megabytes
 
 SOURCE_DIRECTORY = "source"
 TEXT_DIRECTORY = "text_encoder"
@@ -56,14 +55,14 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class Speech2Text(nn.Module):
-    """A `Backbone` around transformers' Speech2Text."""
+    """A `Backbone` of the paper's architecture."""
 
     suppressed = Suppressed()
     fixed: tuple[str, ...] = ()  # names of parameters that are never trained begin like this
 
     def __init__(
         self,
-        model: Speech2TextForConditionalGeneration,
+        model: Speech2TextNetwork,
         target: Vocabulary,
         normalizer: Normalizer,
         source: Vocabulary | None = None,
@@ -93,14 +92,12 @@ class Speech2Text(nn.Module):
     ) -> Speech2Text:
         """A model with random weights. changes: fields of Speech2TextConfig that differ from the preset"""
         config = Speech2TextConfig(vocab_size=len(target), **{**PRESETS[preset], **changes})
-        return cls(Speech2TextForConditionalGeneration(config), target, normalizer, source).eval()
+        return cls(Speech2TextNetwork(config), target, normalizer, source).eval()
 
     @classmethod
     def from_pretrained(cls, directory: str | Path) -> Speech2Text:
         directory = Path(directory)
-        model = Speech2TextForConditionalGeneration.from_pretrained(
-            directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
+        model = Speech2TextNetwork.from_pretrained(directory)
         source, text = directory / SOURCE_DIRECTORY, directory / TEXT_DIRECTORY
         backbone = cls(
             model,
@@ -144,7 +141,7 @@ class Speech2Text(nn.Module):
             ffn=config.encoder_ffn_dim,
             dropout=float(config.dropout) if dropout is None else dropout,
         )
-        self.text_encoder = TextEncoder(size, self.source.pad).to(self.model.device).train(self.training)
+        self.text_encoder = TextEncoder(size, self.source.pad).to(device_of(self)).train(self.training)
         return self.text_encoder
 
     @property
@@ -172,7 +169,7 @@ class Speech2Text(nn.Module):
 
     def encode(self, features: Tensor, lengths: Tensor, prompts: Tensor | None = None) -> Memory:
         """What ``hear`` selects from: all frames of the speech encoder, a quarter of the features'."""
-        encoder: Any = self.model.model.encoder  # pyright sees only Tensor | Module inside
+        encoder = self.model.model.encoder
         x, mask = features.transpose(1, 2), torch.ones_like(features[:, :, 0], dtype=torch.bool)
         for conv in encoder.conv.conv_layers:
             x = nn.functional.glu(conv(x), dim=1)
@@ -212,7 +209,7 @@ class Speech2Text(nn.Module):
 
     def _attend(self, x: Tensor, mask: Tensor, adapt: Adapt | None = None) -> Memory:
         """The transformer layers of the speech encoder. x: [batch, source, dim], mask: [batch, source]"""
-        encoder: Any = self.model.model.encoder
+        encoder = self.model.model.encoder
         x = x + positions(encoder.embed_positions, 0, x.shape[1])
         return Memory(encoder_states(encoder, x, mask, self.packing, adapt), mask)
 

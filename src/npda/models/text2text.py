@@ -11,8 +11,6 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import Speech2TextConfig
-from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextDecoder
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
@@ -21,6 +19,7 @@ from npda.models.layers.decoder import decoder_states, decoder_stream, output_sc
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import TransformerStream
 from npda.models.speech2text import SOURCE_DIRECTORY
+from npda.models.speech2text_network import Decoder, Speech2TextConfig
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.text import Vocabulary
 
@@ -63,7 +62,7 @@ class Text2Text(nn.Module):
         self.text_encoder = TextEncoder(
             TextEncoderSize(len(source), size.dim, size.encoder_layers, size.heads, size.ffn, size.dropout), source.pad
         )
-        self.decoder = Speech2TextDecoder(
+        self.decoder = Decoder(
             Speech2TextConfig(
                 vocab_size=len(target), d_model=size.dim, decoder_layers=size.decoder_layers,
                 decoder_attention_heads=size.heads, decoder_ffn_dim=size.ffn, dropout=size.dropout,

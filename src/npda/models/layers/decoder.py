@@ -1,4 +1,4 @@
-"""Decoders of transformers over known targets and step by step: Speech2Text's own, and what others share with it."""
+"""Decoders over known targets and step by step: Speech2Text's, and what those of the transformers library share."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 
 from npda.io.errors import InputError
 from npda.models.backbone import Memory
-from npda.models.layers.masks import attention_mask
+from npda.models.layers.masks import attention_mask, causal_mask
 from npda.models.layers.packing import Pack, Packing, plain
 from npda.models.layers.stream import Adapt, Choose, StreamLayer, TransformerStream
 from npda.text import Vocabulary
@@ -21,11 +20,12 @@ from npda.text import Vocabulary
 if TYPE_CHECKING:  # nobody waits for a family that is not used
     from transformers.models.mbart.modeling_mbart import MBartDecoder
     from transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2 import SeamlessM4Tv2Decoder
-    from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextDecoder
     from transformers.models.whisper.modeling_whisper import WhisperDecoder
 
+    from npda.models.speech2text_network import Decoder
+
     # Alike from the embedding up; the first three down to the names of their parts.
-    PreLayerNormDecoder = Speech2TextDecoder | WhisperDecoder | MBartDecoder | SeamlessM4Tv2Decoder
+    PreLayerNormDecoder = Decoder | WhisperDecoder | MBartDecoder | SeamlessM4Tv2Decoder
 
 
 def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabulary.eos) -> list[int]:
@@ -38,14 +38,14 @@ def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabul
 
 
 def decoder_states(
-    decoder: Speech2TextDecoder, memory: Memory, tokens: Tensor, adapt: Adapt | None = None, pack: Pack = plain
+    decoder: Decoder, memory: Memory, tokens: Tensor, adapt: Adapt | None = None, pack: Pack = plain
 ) -> Tensor:
     """States after the final layer norm. tokens: [batch, length] → [batch, length, dim]"""
     return layer_states(decoder, memory, _embed(decoder, tokens, 0), lambda: stream_layers(decoder, pack), adapt)
 
 
 def decoder_stream(
-    decoder: Speech2TextDecoder, memory: Memory, beam: int, choose: Choose | None = None, pack: Pack = plain
+    decoder: Decoder, memory: Memory, beam: int, choose: Choose | None = None, pack: Pack = plain
 ) -> TransformerStream:
     """Begin decoding every sentence of the memory with ``beam`` rows each."""
     embed = partial(_embed, decoder)
@@ -69,18 +69,17 @@ def layer_states(
             x = layer.follow(x, memory.states, mask)
             x = x if adapt is None else adapt(index, x)
         return decoder.layer_norm(x)
-    causal = create_causal_mask(decoder.config, x, None, past_key_values=None)
-    mask = create_bidirectional_mask(decoder.config, x, memory.mask, encoder_hidden_states=memory.states)
+    causal, mask = causal_mask(x), attention_mask(memory.mask, memory.states)
     x = dropout(x, decoder.dropout, decoder.training)
     for index, layer in enumerate(decoder.layers):
         if decoder.training and torch.rand([]) < decoder.layerdrop:
             continue
-        x = layer(x, causal, memory.states, encoder_attention_mask=mask, use_cache=False)
+        x = layer(x, causal, memory.states, encoder_attention_mask=mask)
         x = x if adapt is None else adapt(index, x)
     return decoder.layer_norm(x)
 
 
-def _embed(decoder: Speech2TextDecoder, tokens: Tensor, position: int) -> Tensor:
+def _embed(decoder: Decoder, tokens: Tensor, position: int) -> Tensor:
     """Tokens [rows, n] with their positions, the first of them given. → [rows, n, dim]"""
     embedded = decoder.embed_tokens(tokens) * decoder.embed_scale
     return embedded + positions(decoder.embed_positions, position, tokens.shape[1])

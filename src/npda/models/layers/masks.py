@@ -1,4 +1,4 @@
-"""What the layers of an encoder may look at."""
+"""What the layers of encoders and decoders may look at."""
 
 from __future__ import annotations
 
@@ -12,3 +12,9 @@ def attention_mask(mask: Tensor, x: Tensor) -> Tensor | None:
         return None
     closed = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min)
     return closed[:, None, None, :]
+
+
+def causal_mask(x: Tensor) -> Tensor:
+    """To be added to the scores of self-attention: every position sees itself and what is before it. → [1, 1, n, n]"""
+    length = x.shape[1]
+    return x.new_full((length, length), torch.finfo(x.dtype).min).triu(1)[None, None]
