@@ -28,6 +28,7 @@ ROOMS = (
     "cascade",
     "translator",
     "explanation",
+    "terms",
     "evaluation",
     "decoding",
     "datastore",

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from npda.corpus.manifest import Utterance
     from npda.decoding.beam import SearchOptions
     from npda.decoding.fusion import Fusion
+    from npda.terms.termbase import Terms
     from npda.translator import Translator
 
 Segmenting = Literal["auto", "always", "never"]
@@ -107,6 +108,7 @@ class Translating:
     fusions: Sequence[Fusion]
     segmenting: Segmenting
     advance: Callable[[float], object]
+    terms: Terms | None = None
     one_line: bool = False
     quiet: bool = False
     faults: list[InputError] = field(default_factory=list)
@@ -136,11 +138,14 @@ class Translating:
             self._report(error, f"skipped: {message}")
 
         files = [recording.file for recording in recordings]
-        translations = self.translator.translate_all(files, self.options, self.language, self.fusions, report)
+        translations = self.translator.translate_all(
+            files, self.options, self.language, self.fusions, report, terms=self.terms or ()
+        )
         for recording, t in zip(recordings, translations, strict=True):
             self.advance(recording.seconds or 0)
             nbest = t.alternatives if t and self.options.n_best > 1 else ()
-            yield Result(recording.name, (Segment(0.0, t.duration, t.text, t.score, nbest),) if t else ())
+            records = tuple(asdict(replacement) for replacement in t.terms) if t else ()
+            yield Result(recording.name, (Segment(0.0, t.duration, t.text, t.score, nbest, records),) if t else ())
 
     def _long(self, recording: AudioInput) -> Iterator[Segment]:
         from npda.segmentation import best_detector
@@ -151,7 +156,7 @@ class Translating:
         done = 0.0
         try:
             for segment in self.translator.translate_long(
-                recording.file, self.options, self.language, self.fusions, detector=detector
+                recording.file, self.options, self.language, self.fusions, detector=detector, terms=self.terms or ()
             ):
                 self.advance(segment.end - done)
                 done = segment.end

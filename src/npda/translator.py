@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -34,9 +34,12 @@ from npda.models.features import features_of
 from npda.models.hub import model_directory
 from npda.models.inputs import hear_batch
 from npda.segmentation import Detector, Pauses, gathered, stretches
+from npda.terms.replacing import Placed, Replacement
+from npda.terms.termbase import Terms
 from npda.writers import Segment
 
 Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
+TermLists = Terms | str | PathLike[str] | Sequence[str | PathLike[str]]  # opened, or to be opened together
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +54,8 @@ class Translation:
     """The translation of one input.
 
     source: the file as it was named, or "" for samples; duration: seconds of audio;
-    score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first
+    score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first;
+    terms: what has been replaced in the text; scores are those of the texts before
     """
 
     text: str
@@ -59,6 +63,7 @@ class Translation:
     duration: float
     source: str = ""
     alternatives: tuple[tuple[str, float], ...] = ()
+    terms: tuple[Replacement, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -125,6 +130,7 @@ class Translator:
         combiner: Combiner | None = None,
         fusions: Sequence[Fusion] = (),
         guarded: bool = True,
+        terms: TermLists = (),
     ) -> Translation:
         """Translate one file or one array of samples.
 
@@ -135,12 +141,13 @@ class Translator:
         adaptive: use the network that `npda tune --adaptive` has trained for a datastore to choose k and λ
         combiner: use your own instead; fusions: what else has a say in every token, before the datastores
         guarded: compare with the model's counter-store; without it a datastore steers whatever is said, as in the paper
+        terms: lists of `npda terms` whose words are to be used, opened or by their folders
         """
         stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
         options = options or tuned_search(stores)
         chosen = Chosen(k, lambda_, temperature, adaptive, combiner)
         fusions = [*fusions, *([self.steered_by(stores, language, chosen, guarded)] if stores else [])]
-        (translation,) = self.translate_all([source], options, language, fusions)
+        (translation,) = self.translate_all([source], options, language, fusions, terms=terms)
         assert translation is not None  # without on_error, errors are raised
         return translation
 
@@ -151,12 +158,16 @@ class Translator:
         language: str | None = None,
         fusions: Sequence[Fusion] = (),
         on_error: Callable[[InputError], None] | None = None,
+        *,
+        terms: TermLists = (),
     ) -> Iterator[Translation | None]:
         """Translate any number of inputs in bounded memory, in their order.
 
         fusions: what else has a say in every token, see ``neighbours``
         on_error: called for an input that cannot be read, which then gives None; without it the error is raised
+        terms: as for ``translate``
         """
+        opened = self.terms(terms, language)
         prompt = self.backbone.prompt(language and language_code(language))
         sources = iter(sources)
         while window := list(islice(sources, _WINDOW)):
@@ -164,10 +175,9 @@ class Translator:
             results: list[Translation | None] = [None] * len(window)
             for batch in _batches(heard):
                 inputs = [item for index in batch if (item := heard[index]) is not None]
-                for index, item, hypotheses in zip(
-                    batch, inputs, self._decode(inputs, prompt, options, fusions), strict=True
-                ):
-                    results[index] = self._translation(item, hypotheses)
+                found = self._decode(inputs, prompt, options, fusions, opened)
+                for index, item, (hypotheses, texts) in zip(batch, inputs, found, strict=True):
+                    results[index] = _translation(item, hypotheses, texts)
             yield from results
 
     def translate_long(
@@ -186,25 +196,29 @@ class Translator:
         guarded: bool = True,
         pauses: Pauses = Pauses(),
         detector: Detector | None = None,
+        terms: TermLists = (),
     ) -> Iterator[Segment]:
         """Translate a recording of any length in bounded memory: what is said from when to when, in order.
 
         It is cut at its pauses into stretches that the model takes, and translated some minutes at a time.
-        options, fusions, datastore … guarded: as for ``translate``
+        options, fusions, datastore … guarded, terms: as for ``translate``
         pauses: where to cut; detector: who hears the pauses, a fresh one; by default the best that is installed
         """
         stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
         options = options or tuned_search(stores)
         chosen = Chosen(k, lambda_, temperature, adaptive, combiner)
         fusions = [*fusions, *([self.steered_by(stores, language, chosen, guarded)] if stores else [])]
+        opened = self.terms(terms, language)
         room = self.backbone.max_frames / 100 - _MARGIN
         found = stretches(source, replace(pauses, longest=min(pauses.longest, room)), detector)
         for group in gathered(found, _LONG_WINDOW):
-            translations = self.translate_all([stretch.samples for stretch in group], options, language, fusions)
+            samples = [stretch.samples for stretch in group]
+            translations = self.translate_all(samples, options, language, fusions, terms=opened or ())
             for stretch, translation in zip(group, translations, strict=True):
                 assert translation is not None  # without on_error, errors are raised
                 nbest = translation.alternatives if options.n_best > 1 else ()
-                yield Segment(stretch.start, stretch.end, translation.text, translation.score, nbest)
+                records = tuple(asdict(replacement) for replacement in translation.terms)
+                yield Segment(stretch.start, stretch.end, translation.text, translation.score, nbest, records)
 
     def neighbours(
         self, stores: Sequence[Datastore], combiner: Combiner | None = None, language: str | None = None
@@ -216,6 +230,13 @@ class Translator:
         self._check(stores, language)
         retriever = stores[0] if len(stores) == 1 else JoinedRetriever(stores)
         return KnnFusion(retriever, tuned_combiner(stores[0]) if combiner is None else combiner)
+
+    def terms(self, lists: TermLists, language: str | None = None) -> Terms | None:
+        """Open lists of terms for this model; None for no list. language: of the translations"""
+        if isinstance(lists, Terms):
+            return lists
+        paths = [lists] if isinstance(lists, str | PathLike) else list(lists)
+        return Terms.open(paths, self.backbone, language and language_code(language)) if paths else None
 
     def steered_by(
         self,
@@ -257,16 +278,29 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self, inputs: Sequence[_Heard], prompt: list[int], options: SearchOptions, fusions: Sequence[Fusion]
-    ) -> list[list[Hypothesis]]:
+        self,
+        inputs: Sequence[_Heard],
+        prompt: list[int],
+        options: SearchOptions,
+        fusions: Sequence[Fusion],
+        terms: Terms | None,
+    ) -> list[tuple[list[Hypothesis], list[Placed]]]:
+        """The hypotheses of every input, and their texts."""
         prompts = torch.tensor([prompt] * len(inputs))
         memory = hear_batch(self.backbone, [item.features for item in inputs], prompts)
-        return search_with_retry(self.backbone, memory, prompt, options, fusions)
+        found = search_with_retry(self.backbone, memory, prompt, options, fusions)
+        texts = [[self.backbone.target.decode(h.tokens) for h in hypotheses] for hypotheses in found]
+        if terms is None:
+            placed = [[Placed(text) for text in of_one] for of_one in texts]
+        else:
+            placed = terms.put_in(self.backbone, memory, texts)
+        return list(zip(found, placed, strict=True))
 
-    def _translation(self, item: _Heard, hypotheses: list[Hypothesis]) -> Translation:
-        texts = tuple((self.backbone.target.decode(h.tokens), h.score) for h in hypotheses)
-        text, score = texts[0]
-        return Translation(text, score, item.duration, item.source, texts)
+
+def _translation(item: _Heard, hypotheses: Sequence[Hypothesis], texts: Sequence[Placed]) -> Translation:
+    nbest = tuple((placed.text, h.score) for placed, h in zip(texts, hypotheses, strict=True))
+    text, score = nbest[0]
+    return Translation(text, score, item.duration, item.source, nbest, texts[0].replacements)
 
 
 def _batches(heard: Sequence[_Heard | None]) -> list[list[int]]:

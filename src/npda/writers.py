@@ -3,10 +3,10 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, audio_piece
@@ -24,6 +24,7 @@ class Segment:
     text: str
     score: float | None = None
     nbest: tuple[tuple[str, float], ...] = ()  # texts and scores, best first
+    terms: tuple[Mapping[str, Any], ...] = ()  # what has been replaced in the text, for JSON
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end < math.inf:
@@ -109,6 +110,7 @@ def _json(result: Result) -> Iterator[str]:
             "text": segment.text,
             "score": _finite(segment.score),
             "nbest": [{"text": text, "score": _finite(score)} for text, score in segment.nbest],
+            **({"terms": list(segment.terms)} if segment.terms else {}),
         }
         for segment in result.segments
     ]

@@ -41,21 +41,18 @@ def test_every_kind_of_text_in_one_store(model, tmp_path):
     write_pairs(tmp_path / "domain.tsv", tiny_store.pairs(30))
     (tmp_path / "a.en").write_text("the floor\n\nthe door\n")
     (tmp_path / "a.de").write_text("das Wort\n\ndie Küche\n")
-    (tmp_path / "terms.csv").write_text("floor,Wort\n")
     (tmp_path / "memory.tmx").write_text(TMX)
 
     first = json.loads(npda("build", "--model", model, "--text", tmp_path / "domain.tsv", "--out", store, "--json"))
     assert (first["kinds"], first["sources"][0]["sentences"]) == (["text"], 30)
     append = ("build", "--model", model, "--out", store, "--append", "--json")
     npda(*append, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", "--name", "moses")
-    npda(*append, "--tmx", tmp_path / "memory.tmx", "--source-language", "en", "--language", "de")
-    last = json.loads(npda(*append, "--glossary", tmp_path / "terms.csv"))
+    last = json.loads(npda(*append, "--tmx", tmp_path / "memory.tmx", "--source-language", "en", "--language", "de"))
     found = [(source["name"], source["kind"], source["sentences"]) for source in last["sources"]]
     assert found == [
         ("domain.tsv", "text", 30),
         ("moses", "text", 2),
         ("memory.tmx", "text", 1),
-        ("terms.csv", "glossary", 1),
     ]
     assert last["count"] == sum(source["keys"] for source in last["sources"])
 
@@ -84,7 +81,8 @@ def test_a_broken_file_is_named(model, tmp_path):
     ("options", "sentence"),
     [
         ((), "Give one of --text"),
-        (("--text", "a.tsv", "--glossary", "b.csv"), "Give one of --text"),
+        (("--text", "a.tsv", "--tmx", "b.tmx"), "Give one of --text"),
+        (("--glossary", "terms.csv"), "learn them with `npda terms terms.csv --general TEXT --model .*no-model"),
         (("--source", "a.en"), "--source and --target go together"),
         (("--text", "none.tsv"), "There is no file none.tsv"),
         (("--text", "a.tsv", "--append", "--index", "exact"), "keeps its index"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tiny_store
 
+from npda.corpus.pairs import Pair
 from npda.datastore import edit
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.retrieval.local import LocalRetriever
@@ -289,11 +290,9 @@ def test_an_interrupted_edit_leaves_the_old_store_or_the_new(model, store, monke
         assert len(list(store.glob("index-*"))) == 1
 
 
-def test_a_glossary_is_searched_with_the_rest(model, store, tmp_path):
-    from npda.corpus.glossary import read_glossary
-
-    (tmp_path / "terms.csv").write_text("source,target\nthe floor,das Wort\nwindow,Boden\n")
-    source = Source("terms.csv", read_glossary(tmp_path / "terms.csv"), "glossary")
+def test_an_older_glossary_is_searched_with_the_rest(model, store, tmp_path):
+    pairs = [Pair("the floor", "das Wort"), Pair("window", "Boden")]
+    source = Source("terms.csv", pairs, "glossary")
     terms = Datastore.build_from(model, source, tmp_path / "terms", QUIET)
     assert (terms.info.index.factory, terms.info.kinds) == ("exact", ("glossary",))
     joined = JoinedRetriever([Datastore.open(store), terms])

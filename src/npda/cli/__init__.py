@@ -24,6 +24,7 @@ from npda.cli.prepare import prepare
 from npda.cli.remove import remove
 from npda.cli.reproduce import reproduce
 from npda.cli.synthesize import synthesize
+from npda.cli.terms import terms
 from npda.cli.train import train
 from npda.cli.train_text import train_text
 from npda.cli.translate import translate
@@ -42,7 +43,7 @@ GROUPS = {
     "Start here": (demo, adapt),
     "Train a model": (train, train_text, align),
     "Build and tune a datastore": (build, tune, inspect, remove, compress),
-    "Translate and judge": (translate, explain, evaluate),
+    "Translate and judge": (translate, terms, explain, evaluate),
     "Prepare data": (filter_, synthesize, mini),
     "Repeat the paper's experiments": (reproduce,),
 }

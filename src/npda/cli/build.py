@@ -26,7 +26,7 @@ def build(
     target: Annotated[Path | None, typer.Option(help="Moses pairs: file with the target sentences.")] = None,
     tmx: Annotated[Path | None, typer.Option(help="Translation memory; needs --source-language, --language.")] = None,
     speech: Annotated[Path | None, typer.Option(help="Manifest of in-domain speech, for the kNN-MT baseline.")] = None,
-    glossary: Annotated[Path | None, typer.Option(help="Term pairs: a CSV or TSV with two columns.")] = None,
+    glossary: Annotated[Path | None, typer.Option(hidden=True)] = None,
     speak: Annotated[
         str | None, typer.Option(help="Voice that reads the text aloud, so that keys come from speech: espeak:en-us.")
     ] = None,
@@ -78,8 +78,6 @@ def build(
         npda build --model runs/demo/model --source runs/demo/data/domain.en \\
             --target runs/demo/data/domain.de --index exact --out moses
 
-        npda build --model runs/demo/model --glossary runs/demo/data/terms.csv --out terms
-
         npda build --model runs/demo/model --tmx runs/demo/data/memory.tmx --source-language en \\
             --language de --append --out store
 
@@ -99,7 +97,13 @@ def build(
         raise InputError("With --append the datastore keeps its index: leave out --index, --nprobe and --rerank.")
     if (keep_audio and not speak) or (speak and speech):
         raise InputError("--speak reads text aloud: it does not go with --speech, and --keep-audio needs it.")
-    inputs = (text, source, target, tmx, speech, glossary, name, source_language, language)
+    if glossary:
+        raise InputError(
+            "A store of bare terms changes no translation: learn them with "
+            f"`npda terms {glossary} --general TEXT --model {model} --out terms`, and use them with "
+            "`npda translate --terms terms`."
+        )
+    inputs = (text, source, target, tmx, speech, name, source_language, language)
     given = _source(*inputs)
 
     from npda.cli.inspect import print_store
@@ -153,7 +157,6 @@ def _source(
     target: Path | None,
     tmx: Path | None,
     speech: Path | None,
-    glossary: Path | None,
     name: str | None,
     source_language: str | None,
     language: str | None,
@@ -161,9 +164,9 @@ def _source(
     """The one input that was given; the others would need a store each, or --append."""
     if (source is None) != (target is None):
         raise InputError("--source and --target go together: one file for each language, line by line.")
-    inputs = [path for path in (text, source, tmx, speech, glossary) if path is not None]
+    inputs = [path for path in (text, source, tmx, speech) if path is not None]
     if len(inputs) != 1:
-        raise InputError("Give one of --text, --source with --target, --tmx, --speech or --glossary.")
+        raise InputError("Give one of --text, --source with --target, --tmx or --speech.")
     for path in (*inputs, *([target] if target else [])):
         if not path.is_file():
             raise InputError(f"There is no file {path}.")
@@ -172,7 +175,7 @@ def _source(
     from npda.datastore.source import Source
 
     sentences: Iterable[Sentence]
-    kind = "speech" if speech else "glossary" if glossary else "text"
+    kind = "speech" if speech else "text"
     if text:
         sentences = stream_pairs(text)
     elif source and target:
@@ -183,13 +186,9 @@ def _source(
         if source_language is None or language is None:
             raise InputError(f"{tmx}: say which languages to take, for example --source-language en --language de.")
         sentences = read_tmx(tmx, source_language, language)
-    elif speech:
+    else:
         from npda.corpus.manifest import read_manifest
 
+        assert speech is not None
         sentences = read_manifest(speech, check_audio=True)
-    else:
-        from npda.corpus.glossary import read_glossary
-
-        assert glossary is not None
-        sentences = read_glossary(glossary)
     return Source(name or inputs[0].name, sentences, kind)

@@ -21,7 +21,7 @@ def remove(
 
         npda build --model runs/demo/model --text runs/demo/data/domain.tsv --out both
 
-        npda build --model runs/demo/model --glossary runs/demo/data/terms.csv --append --out both
+        npda build --model runs/demo/model --text runs/demo/data/domain-dev.tsv --append --out both
 
         npda remove both --source domain.tsv
     """

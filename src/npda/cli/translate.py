@@ -43,6 +43,9 @@ def translate(
     output_dir: Annotated[Path | None, typer.Option(help="Folder to write one file per input to.")] = None,
     store: Stores = None,
     unguarded: Unguarded = False,
+    terms: Annotated[
+        list[Path] | None, typer.Option(help="Folder made by `npda terms`, or its list; repeat it for several.")
+    ] = None,
     k: K = None,
     lambda_: Lambda = None,
     temperature: Temperature = None,
@@ -86,6 +89,8 @@ def translate(
 
         npda translate runs/demo/data/debate.flac --model runs/demo/model -f srt -o debate.srt
 
+        npda translate runs/demo/data/speech.wav --model runs/demo/model --terms terms -f json
+
         npda translate runs/demo/data/speech.wav runs/demo/data/debate.flac \\
             --model runs/demo/model -f vtt --output-dir subtitles
     """
@@ -115,6 +120,7 @@ def translate(
     options = tuned_search(stores, beam=beam, max_length=max_length, n_best=n_best, **given)
     chosen = Chosen(k, lambda_, temperature, adaptive)
     fusions = [translator.steered_by(stores, language, chosen, not unguarded)] if stores else []
+    opened = translator.terms(terms or (), language)
     translator.backbone.prompt(language)  # an unknown language is found out before anything is written
     total = sum(recording.seconds or 0 for recording in recordings)
     with bar(progress, SHORT) as display:
@@ -126,6 +132,7 @@ def translate(
             fusions,
             segment,
             lambda seconds: display.advance(task, seconds),
+            terms=opened,
             one_line=format == "txt",
             quiet=quiet,
         )

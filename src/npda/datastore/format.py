@@ -28,7 +28,8 @@ PROJECTION_FILE = "projection.safetensors"
 KEY_LOCATION = "decoder output after the final layer norm"
 RECALL_K = 8
 
-Kind = Literal["text", "speech", "glossary", "spoken"]  # spoken: text, read aloud by a voice and heard
+# spoken: text, read aloud by a voice and heard; glossary: bare terms, as older stores hold them
+Kind = Literal["text", "speech", "glossary", "spoken"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]  # of a file or folder inside the store: no way out
 Count = Annotated[int, Field(ge=0)]

@@ -69,7 +69,7 @@ class Datastore:
     def build_from(
         cls, model: Any, source: Source, path: str | os.PathLike[str], options: BuildOptions = BuildOptions()
     ) -> Datastore:
-        """Build a store from any source, speech and glossaries included. model: a Translator or a Backbone"""
+        """Build a store from any source, speech included. model: a Translator or a Backbone"""
         from npda.datastore.build import build_store
 
         build_store(_backbone(model), source, Path(path), options)

@@ -49,16 +49,21 @@ class Hypothesis:
 def search(
     backbone: Backbone,
     memory: Memory,
-    prompt: Sequence[int],
+    prompt: Sequence[int] | Tensor,
     options: SearchOptions = SearchOptions(),
     fusions: Sequence[Fusion] = (),
 ) -> list[list[Hypothesis]]:
-    """The ``n_best`` hypotheses of every sentence of the memory, best first."""
+    """The ``n_best`` hypotheses of every sentence of the memory, best first.
+
+    prompt: that all of them begin with, or of each its own, all equally long: [batch, n]
+    """
     batch, beam = memory.states.shape[0], options.beam
     device = memory.states.device
-    limit = min(options.max_length, backbone.max_target - len(prompt))
+    prompts = prompt.to(device) if isinstance(prompt, Tensor) else torch.tensor([prompt], device=device)
+    prompted = prompts.shape[1]
+    limit = min(options.max_length, backbone.max_target - prompted)
     stream = backbone.start(memory, beam)
-    prefixes = torch.tensor([*prompt], device=device).expand(batch, beam, -1)
+    prefixes = prompts[:, None].expand(batch, beam, -1)
     fed = prefixes  # what the decoder has not seen yet
     # All beams start alike: only the first may branch.
     live = torch.full((batch, beam), _NEVER, device=device)
@@ -85,7 +90,7 @@ def search(
         # Only what ends among the best `beam` is finished; at the limit everything is.
         done = ends | (length == limit)
         closing = torch.where(done, candidates, _NEVER)[:, :beam]
-        finished.add(sentences, grown[:, :beam, len(prompt) :], closing, length, options.length_penalty)
+        finished.add(sentences, grown[:, :beam, prompted:], closing, length, options.length_penalty)
         live, order = torch.where(ends, _NEVER, candidates).topk(beam, dim=1)
 
         undecided = finished.could_change(sentences, live[:, 0], length, options.length_penalty)

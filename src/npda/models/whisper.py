@@ -9,6 +9,7 @@ transformers looks for it, as ``language`` in generation_config.json; there, too
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ transformers_logging.disable_progress_bar()
 
 SILENCE = 5.0  # seconds heard after an utterance; Whisper was trained to hear it out to 30 s
 
+_HINTS = 8  # tokens: lengths of what is said about a transcript beforehand are multiples of it
 _TEXT_DIRECTORY = "text_encoder"
 _ENGLISH = "en"
 
@@ -202,6 +204,18 @@ class Whisper(nn.Module):
         if written == _ENGLISH != spoken:
             return [start, self.target.language(spoken), self.target.special("translate"), end]
         return [start, self.target.language(written), self.target.special("transcribe"), end]
+
+    def transcript_prompt(self, words: Sequence[str] = ()) -> list[int]:
+        """What a transcript begins with. words: that may occur in it, repeated so that few lengths of prompts occur"""
+        start, end = self.target.special("startoftranscript"), self.target.special("notimestamps")
+        spoken = self.source_language
+        task = [self.target.language(spoken), self.target.special("transcribe")] if spoken else []
+        hints = self.target.encode(", ".join(words))
+        if not hints:
+            return [start, *task, end]
+        repeated = self.target.encode(f"{', '.join(words)}, " * _HINTS)
+        length = min(_HINTS * -(-len(hints) // _HINTS), self.max_target // 2 - 1)
+        return [self.target.special("startofprev"), *repeated[-length:], start, *task, end]
 
     def states(self, memory: Memory, tokens: Tensor) -> Tensor:
         return layer_states(self._decoder, memory, self._embed(tokens, 0), self._layers)

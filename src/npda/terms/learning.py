@@ -1,0 +1,162 @@
+"""Learning how a model renders the terms of a list."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from npda.corpus.terms import PLURAL, SEPARATOR, Rendering, Term
+from npda.corpus.voices import Voice
+from npda.datastore.fingerprint import decoder_fingerprint, vocabulary_digest
+from npda.decoding.beam import SearchOptions
+from npda.io.digests import short_digest
+from npda.io.errors import InputError
+from npda.models.backbone import Backbone
+from npda.terms.carriers import carriers
+from npda.terms.general import General, gather
+from npda.terms.outputs import Outputs, reading, speaking
+from npda.terms.record import AUDIO, READ, SPOKEN, LearntBy, TermFolder
+from npda.terms.renderings import Learnt, Sources, learn_renderings
+
+_FEW = 3  # contexts of a term below which it is put into carriers as well
+_PLAIN_OTHERS = 2_000  # sentences without terms that are read, for a text without translations
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """How to learn.
+
+    general: text that holds the terms; sentences: that the model translates for each, where it can read; voice: that
+    reads carriers aloud; language: of the translations, source_language: that is spoken
+    """
+
+    general: tuple[Path, ...] = ()
+    sentences: int = 24
+    voice: Voice | None = None
+    language: str | None = None
+    source_language: str | None = None
+    progress: bool = True
+
+
+def can_read(backbone: Backbone) -> bool:
+    """Whether text has a way into the decoder; families that bring theirs along have no encoder to be trained."""
+    return backbone.source is not None and getattr(backbone, "text_encoder", backbone) is not None
+
+
+def learn_terms(backbone: Backbone, listed: Sequence[Term], out: Path, options: LearnOptions) -> list[Term]:
+    """Learn what is not learnt yet, and keep all of the list in the folder ``out``.
+
+    A term in the folder is not learnt again as long as model and text are the same. Renderings that a person has
+    changed there, or brings along with the list, stay in any case.
+    """
+    folder, by = TermFolder(out), _by(backbone, options)
+    folder.check()
+    known, record = _known(folder, by)
+    known.update({term.key: term for term in listed if term.renderings})
+    lacking = list(dict.fromkeys(term.sources for term in listed if term.key not in known))
+    learnt = dict(zip(lacking, _learn(backbone, lacking, folder, options), strict=True)) if lacking else {}
+    numbers = {(term.sources, term.plural) for term in listed}
+    terms = []
+    for term in listed:
+        if (before := known.get(term.key)) is not None:
+            terms.append(replace(term, renderings=before.renderings, contexts=before.contexts))
+            continue
+        found = learnt[term.sources]
+        both = (term.sources, not term.plural) in numbers
+        renderings = of_number(found.renderings, term.plural) if both else found.renderings
+        terms.append(replace(term, renderings=renderings, contexts=found.contexts))
+        record[_name(term)] = _text(terms[-1])
+    kept = {name: text for term in terms if (text := record.get(name := _name(term))) is not None}
+    folder.write(terms, by.model_copy(update={"learnt": kept}))
+    return terms
+
+
+def of_number(renderings: Sequence[Rendering], plural: bool) -> tuple[Rendering, ...]:
+    """Those that look like a plural of another one, or the others: of a term whose plural sounds the same."""
+    texts = [rendering.text for rendering in renderings]
+    return tuple(r for r in renderings if any(_is_plural(r.text, text) for text in texts) == plural)
+
+
+def _is_plural(word: str, of: str) -> bool:
+    """teachers of teacher, Häuser of Haus, cities of city"""
+    long, short = (unicodedata.normalize("NFD", each).replace("\u0308", "") for each in (word, of))
+    stem = short[:-1] if short.endswith("y") else short
+    return len(short) < len(long) <= len(short) + 3 and long.startswith(stem)
+
+
+def _known(folder: TermFolder, by: LearntBy) -> tuple[dict[tuple[str, bool], Term], dict[str, str]]:
+    """Terms that need not be learnt, and as what they were learnt."""
+    if not folder.exists():
+        return {}, {}
+    before = folder.record()
+    rows = folder.terms()
+    if not before.alike(by):
+        rows = [term for term in rows if _text(term) != before.learnt.get(_name(term))]
+    return {term.key: term for term in rows}, dict(before.learnt)
+
+
+def _learn(backbone: Backbone, terms: Sequence[Sources], folder: TermFolder, options: LearnOptions) -> list[Learnt]:
+    general = gather(options.general, terms)
+    pairs = [(source, target) for source, target, _ in general.holding if target]
+    pairs += [pair for pair in general.others if pair[1]]
+    counts = _counts(general, len(terms))
+    few = [sources for sources, count in zip(terms, counts, strict=True) if count < _FEW]
+    said = [sentence for sources in few for sentence in carriers(sources, options.source_language)]
+    if options.voice is not None:
+        said = [sentence for sources in terms for sentence in carriers(sources, options.source_language)]
+        translate = speaking(backbone, options.voice, folder.path / AUDIO, SearchOptions(), options.language)
+        pairs += Outputs(folder.path / SPOKEN).of(said, translate, "hearing terms", options.progress)
+    elif can_read(backbone):
+        sentences = [*_chosen(general, len(terms), options.sentences), *said]
+        if not any(target for _, target in general.others):
+            sentences += [source for source, _ in general.others[:_PLAIN_OTHERS]]
+        translate = reading(backbone, SearchOptions(), options.language)
+        pairs += Outputs(folder.path / READ).of(sentences, translate, "reading terms", options.progress)
+    elif not pairs:
+        raise InputError(
+            "The model cannot read, and the general text has no translations: give sentence pairs (a TSV), or a voice "
+            "that reads the terms aloud (--speak espeak:en-us)."
+        )
+    return learn_renderings(terms, pairs, general.shares)
+
+
+def _counts(general: General, terms: int) -> list[int]:
+    """Sentences that hold each term."""
+    counts = [0] * terms
+    for _, _, held in general.holding:
+        for term in held:
+            counts[term] += 1
+    return counts
+
+
+def _chosen(general: General, terms: int, most: int) -> list[str]:
+    """Sentences to be translated: for each term the first few that hold it."""
+    counts, chosen = [0] * terms, []
+    for source, _, held in general.holding:
+        if any(counts[term] < most for term in held):
+            chosen.append(source)
+            for term in held:
+                counts[term] += 1
+    return chosen
+
+
+def _by(backbone: Backbone, options: LearnOptions) -> LearntBy:
+    return LearntBy(
+        model=decoder_fingerprint(backbone).digest,
+        vocabulary=vocabulary_digest(backbone),
+        general=tuple(short_digest(path) for path in options.general),
+        voice=options.voice.name if options.voice is not None else "",
+        language=options.language or "",
+        source_language=options.source_language or "",
+        sentences=options.sentences,
+    )
+
+
+def _name(term: Term) -> str:
+    return f"{term.source} ({PLURAL})" if term.plural else term.source
+
+
+def _text(term: Term) -> str:
+    return f" {SEPARATOR} ".join(rendering.text for rendering in term.renderings or ())

@@ -1,0 +1,174 @@
+"""Terms at work: put the wanted words into finished translations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from npda.corpus.terms import Term, read_terms
+from npda.datastore.fingerprint import decoder_fingerprint, vocabulary_digest
+from npda.io.errors import InputError
+from npda.models.backbone import Backbone, Memory
+from npda.terms.ear import can_hear, transcripts
+from npda.terms.phrases import Match, Phrases
+from npda.terms.record import TermFolder
+from npda.terms.replacing import Change, Placed, replace
+
+# Of the ear: how often it hears a term that was said, and one that was not.
+_HITS, _FALSE_ALARMS = 0.95, 0.02
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A rendering that stands in a text. meanings: terms that may have been said, with purities, the likeliest first"""
+
+    start: int
+    end: int
+    meanings: tuple[tuple[int, float], ...]
+
+
+class Terms:
+    """A list of learnt terms.
+
+    language: of the translations, a code, None if it is not known
+    """
+
+    def __init__(self, terms: Sequence[Term], language: str | None = None) -> None:
+        self.terms = tuple(terms)
+        self.language = language
+        meanings: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+        heard: defaultdict[str, list[int]] = defaultdict(list)
+        for number, term in enumerate(self.terms):
+            for rendering in term.renderings or ():
+                if rendering.text != term.target:
+                    meanings[rendering.text].append((number, rendering.purity))
+            for source in term.sources:
+                heard[source].append(number)
+        likeliest = {text: tuple(sorted(found, key=lambda item: -item[1])) for text, found in meanings.items()}
+        self._renderings = Phrases(likeliest.items())
+        self._targets = Phrases((term.target, number) for number, term in enumerate(self.terms))
+        self._sources = Phrases(heard.items(), smart=True)
+
+    @classmethod
+    def open(
+        cls, paths: Sequence[str | PathLike[str]], backbone: Backbone | None = None, language: str | None = None
+    ) -> Terms:
+        """Open folders and lists; of two lines about one term the later counts.
+
+        backbone: folders that were learnt with another model are refused; language: of the translations
+        """
+        found: dict[tuple[str, bool], Term] = {}
+        for path in map(Path, paths):
+            if path.is_dir():
+                folder = TermFolder(path)
+                by = folder.record()
+                if backbone is not None:
+                    known = decoder_fingerprint(backbone).digest, vocabulary_digest(backbone)
+                    if known != (by.model, by.vocabulary):
+                        raise InputError(f"The terms of {path} were learnt with another model: run `npda terms` again.")
+                language = language or by.language or None
+                terms = folder.terms()
+            else:
+                terms = read_terms(path)
+                if any(term.renderings is None for term in terms):
+                    raise InputError(
+                        f"{path} does not say how the model renders its terms: run "
+                        f"`npda terms {path} --general TEXT --model MODEL --out FOLDER`, and give that folder."
+                    )
+            found.update({term.key: term for term in terms})
+        return cls(list(found.values()), language)
+
+    def put_in(
+        self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]], language: str | None = None
+    ) -> list[list[Placed]]:
+        """Replace renderings in every text by what is wanted; the ear is asked only where that is uncertain.
+
+        memory: of the sentences; texts: of each sentence its n best; language: of the texts
+        """
+        found = [[self._candidates(text) for text in of_one] for of_one in texts]
+        wanted = {row: words for row, of_one in enumerate(found) if (words := self._uncertain(of_one))}
+        heard = transcripts(backbone, memory, wanted) if wanted and can_hear(backbone) else {}
+        return [
+            [
+                replace(text, self._changes(text, candidates, heard.get(row)), language or self.language)
+                for text, candidates in zip(texts[row], found[row], strict=True)
+            ]
+            for row in range(len(texts))
+        ]
+
+    def _candidates(self, text: str) -> list[_Candidate]:
+        """Renderings that are no part of a wanted word already."""
+        there = self._targets.find(text)
+        found = []
+        for match in self._renderings.find(text):
+            meanings = tuple(item for item in match.value if not self._is_there(match, item[0], there))
+            if meanings:
+                found.append(_Candidate(match.start, match.end, meanings))
+        return found
+
+    def _is_there(self, match: Match[object], number: int, there: Sequence[Match[int]]) -> bool:
+        target = self.terms[number].target
+        return any(
+            self.terms[other.value].target == target and other.start < match.end and match.start < other.end
+            for other in there
+        )
+
+    def _uncertain(self, of_one: Sequence[Sequence[_Candidate]]) -> list[str]:
+        """What the ear should listen for, in the order of the list."""
+        numbers = {
+            number
+            for candidates in of_one
+            for candidate in candidates
+            for number, purity in candidate.meanings
+            if believed(purity, True) != believed(purity, False)
+        }
+        return [source for number in sorted(numbers) for source in self.terms[number].sources]
+
+    def _changes(self, text: str, candidates: Sequence[_Candidate], transcript: str | None) -> list[Change]:
+        said: list[tuple[float, int]] = []  # where in the transcript, from 0 to 1, which term
+        if transcript is not None:
+            for match in self._sources.find(transcript):
+                middle = (match.start + match.end) / 2 / len(transcript)
+                said += [(middle, number) for number in match.value]
+        meant = _matched(candidates, said, len(text)) if transcript is not None else {}
+        changes = []
+        for place, candidate in enumerate(candidates):
+            heard = None if transcript is None else place in meant
+            meanings = [m for m in candidate.meanings if m[0] == meant[place]] if heard else candidate.meanings
+            number, purity = meanings[0]
+            if believed(purity, heard):
+                term = self.terms[number]
+                changes.append(Change(candidate.start, candidate.end, term.sources[0], term.target, heard))
+        return changes
+
+
+def believed(purity: float, heard: bool | None) -> bool:
+    """Whether a rendering means its term, more likely than not. heard: the term; None if nobody has listened"""
+    if heard is None:
+        return purity >= 0.5
+    hit, alarm = (_HITS, _FALSE_ALARMS) if heard else (1 - _HITS, 1 - _FALSE_ALARMS)
+    return purity * hit >= (1 - purity) * alarm
+
+
+def _matched(candidates: Sequence[_Candidate], said: Sequence[tuple[float, int]], length: int) -> dict[int, int]:
+    """Which candidate is which of the terms that were heard: each of these is one, the nearest in relative place.
+
+    → place of the candidate → term
+    """
+    options = sorted(
+        (abs((candidate.start + candidate.end) / 2 / length - where), -purity, place, heard)
+        for place, candidate in enumerate(candidates)
+        for number, purity in candidate.meanings
+        for heard, (where, term) in enumerate(said)
+        if term == number
+    )
+    matched: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, _, place, heard in options:
+        if place not in matched and heard not in taken:
+            matched[place] = said[heard][1]
+            taken.add(heard)
+    return matched
