@@ -23,7 +23,7 @@ from npda.datastore.source import Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions, interpolate, knn_distribution, knn_weights
-from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.decoding.knn.tuned import load_tuned, load_tuned_record
 from npda.evaluation.devset import DevSet
 from npda.evaluation.faults import Faults, StoreText, count_faults
@@ -81,7 +81,8 @@ def memory_alone(model, sentence, way):
 @torch.inference_mode()
 def translated_alone(model, store, sentences, way, setting: Setting | None) -> Outcome:
     """What sentences decoded one at a time are worth, asking the store itself."""
-    fusions = [KnnFusion(store, setting.knn)] if setting else []
+    end_votes = EndVotes(model.target.eos, setting.end_weight) if setting else None
+    fusions = [KnnFusion(store, setting.knn, end_votes)] if setting else []
     options = dataclasses.replace(SHORT, length_penalty=setting.length_penalty) if setting else SHORT
     found = [search(model, memory_alone(model, s, way), model.prompt(), options, fusions)[0][0] for s in sentences]
     texts, references = [model.target.decode(h.tokens) for h in found], [s.tgt_text for s in sentences]
@@ -138,9 +139,11 @@ def test_likelihood_is_the_formula_also_where_neighbours_are_missing(seed, posit
 
 @pytest.mark.parametrize("way", ["speech", "text"])
 def test_decoded_settings_are_those_of_sentences_alone(model, store, spoken, way):
-    tuning = tune(model, store, spoken, way, SHORT, 6, Space(length_penalties=(0.2, 1.4)), progress=False)
-    assert len(tuning.decoded) == 6
+    space = Space(length_penalties=(0.2, 1.4), end_weights=(0.5, 0.0))
+    tuning = tune(model, store, spoken, way, SHORT, 12, space, progress=False)
+    assert len(tuning.decoded) == 12
     assert {d.setting.length_penalty for d in tuning.decoded} > {0.6}
+    assert {d.setting.end_weight for d in tuning.decoded} > {1.0}
     for decoded in tuning.decoded:
         assert decoded.outcome == translated_alone(model, store, spoken, way, decoded.setting)
     assert tuning.base == translated_alone(model, store, spoken, way, None)

@@ -28,7 +28,7 @@ from npda.io.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from npda.evaluation.tuning.adaptive import AdaptiveTuning
+    from npda.evaluation.tuning.folds import LearnedTuning
     from npda.evaluation.tuning.objective import Outcome
     from npda.evaluation.tuning.search import Tuning
 
@@ -49,7 +49,11 @@ def tune(
     language: Language = None,
     source_language: SourceLanguage = None,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Also train a network that chooses k and λ for every token.")
+        bool,
+        typer.Option(
+            "--adaptive",
+            help="Also train a network that chooses k and λ for every token; kept if it wins on held-out folds.",
+        ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Picture of the λ × T map to write (.png).")] = None,
     as_json: AsJson = False,
@@ -106,13 +110,15 @@ def tune(
     save_tuned(opened, tuning)
     learned = None
     if adaptive:
-        from npda.decoding.knn.adaptive import save_adaptive
+        from npda.decoding.knn.adaptive import remove_adaptive, save_adaptive
         from npda.evaluation.devset import DevSet
-        from npda.evaluation.tuning.adaptive import tune_adaptive
+        from npda.evaluation.tuning.folds import tune_learned
 
-        devset = DevSet(backbone, sentences, way, language)
-        learned = tune_adaptive(devset, opened, tuning.best, tuning.tuned_search, progress)
-        save_adaptive(store, learned.combiner, opened.digest)
+        learned = tune_learned(DevSet(backbone, sentences, way, language), opened, tuning, progress=progress)
+        if learned.wins:
+            save_adaptive(store, learned.combiner, opened.digest)
+        else:
+            remove_adaptive(store)
     if plot is not None:
         from npda.report.tuning_plot import plot_tuning
 
@@ -124,7 +130,7 @@ def tune(
         _print(tuning, store, learned)
 
 
-def _print(tuning: Tuning, store: Path, learned: AdaptiveTuning | None) -> None:
+def _print(tuning: Tuning, store: Path, learned: LearnedTuning | None) -> None:
     from rich.console import Console
 
     console = Console()
@@ -153,7 +159,11 @@ def _print(tuning: Tuning, store: Path, learned: AdaptiveTuning | None) -> None:
     if beyond := ours.beyond(base):
         lines.append(f"Warning: more than the model alone has, beyond the bounds: {_named(beyond)}.")
     if learned is not None:
-        lines.append(f"adaptive: dev BLEU {learned.bleu:.2f}, trained on these sentences (translate --adaptive)")
+        found, constants = (f"{o.bleu:.2f} BLEU, {o.chrf:.2f} chrF" for o in (learned.held_out, learned.constants))
+        verdict = "kept (translate --adaptive)" if learned.wins else "not kept, as it is no better"
+        lines.append(f"adaptive: {found} on held-out folds of dev, the constants {constants}: {verdict}")
+        if beyond := learned.held_out.beyond(base):
+            lines.append(f"adaptive goes beyond the bounds: {_named(beyond)}")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -117,6 +117,14 @@ class DevSet:
             advance(len(batch.places))
         return texts
 
+    def part(self, places: Sequence[int]) -> DevSet:
+        """Some of the sentences, in the order of their places."""
+        other = copy.copy(self)
+        other.examples = [self.examples[place] for place in places]
+        other.batches = list(_batches(other.examples, _BATCH[self.way]))
+        other._kept = {}
+        return other
+
     def along(self, texts: Sequence[str]) -> DevSet:
         """The same sentences with other targets, and with what the encoder has already made of them.
 

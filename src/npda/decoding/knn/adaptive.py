@@ -138,6 +138,12 @@ def save_adaptive(directory: Path, combiner: AdaptiveCombiner, store: str) -> No
         temporary.write_text(saved.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
+def remove_adaptive(directory: Path) -> None:
+    """Throw away the combiner kept in a folder, if there is one."""
+    for name in (SETTINGS, WEIGHTS):
+        (directory / name).unlink(missing_ok=True)
+
+
 def load_adaptive(directory: Path) -> tuple[AdaptiveCombiner, str]:
     """The combiner kept in a folder, and the digest of the store it was trained with."""
     path = directory / SETTINGS

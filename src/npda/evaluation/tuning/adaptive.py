@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -44,6 +44,10 @@ class Observations:
     distances: Tensor
     values: Tensor
     right: Tensor
+
+    def part(self, chosen: Tensor) -> Observations:
+        """Some of the positions. chosen: [positions] bool"""
+        return Observations(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @property
     def scale(self) -> float:

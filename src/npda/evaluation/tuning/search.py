@@ -20,8 +20,8 @@ from npda.datastore.retrieval.protocol import Retriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
-from npda.decoding.knn.combiners import KnnOptions
-from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.combiners import Combiner, KnnOptions
+from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.faults import StoreText
 from npda.evaluation.tuning.climb import Climb, Point, Space, favourite
@@ -39,7 +39,8 @@ USUAL_SCALE = 100.0
 _FAR = 8.0  # times smaller or larger than that, and the temperatures are scaled
 _KNOWN = 0.5  # share of dev states that may be keys of the store
 
-Fuse = Callable[[Retriever, Setting], Fusion]  # how neighbours and the model come together at a setting
+# How neighbours and the model come together: a store, whose share each neighbour gets, the weight of end votes.
+Fuse = Callable[[Retriever, Combiner, float], Fusion]
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,10 @@ class Tuning:
         }
 
 
-def plain(retriever: Retriever, setting: Setting) -> Fusion:
-    """The paper's mixture."""
-    return KnnFusion(retriever, setting.knn)
+def plain(backbone: Backbone) -> Fuse:
+    """The paper's mixture, without a guard."""
+    end = backbone.target.eos
+    return lambda retriever, combiner, end_weight: KnnFusion(retriever, combiner, EndVotes(end, end_weight))
 
 
 def tune(
@@ -134,14 +136,15 @@ def tune(
     space: Space = Space(),
     language: str | None = None,
     progress: bool = True,
-    fuse: Fuse = plain,
+    fuse: Fuse | None = None,
 ) -> Tuning:
     """Choose k, λ and T, and what else of the search the space leaves open.
 
     sentences: in-domain and not in the store; utterances, or with way "text" pairs or transcribed utterances;
     options: of the search, for the model alone as well; decodes: how many settings may be decoded; the model alone is
-    decoded besides
+    decoded besides; fuse: by default the paper's mixture
     """
+    fuse = fuse or plain(backbone)
     start = time.perf_counter()
     devset = DevSet(backbone, sentences, way, language)
     text = store_text(retriever)
@@ -160,7 +163,7 @@ def tune(
         def decode(setting: Setting | None) -> Outcome:
             display.update(task, description=f"tuning: {setting or 'model alone'}")
             search = replace(options, length_penalty=setting.length_penalty) if setting else options
-            fusions = [fuse(remembering, setting)] if setting else []
+            fusions = [fuse(remembering, setting.knn, setting.end_weight)] if setting else []
             return Outcome.of(devset.translations(search, fusions, advance), devset.references, text)
 
         base = decode(None)
