@@ -1,6 +1,7 @@
 """Alignment of the text path: eq. 4 in plain NumPy, the base frozen bit for bit, every ablation."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from tiny_alignment import SETTINGS, aligned_backbone
 
 from npda.models import load_speech2text
+from npda.models.inputs import hear_batch
 from npda.training.objectives.alignment import VARIANTS, Align, AlignBatch
 from npda.training.tasks.align import AlignOptions, compute_teacher, default_variant, train_alignment
 
@@ -126,3 +128,39 @@ def test_teacher_is_the_speech_path_without_noise(base, manifest, tmp_path):
         with torch.inference_mode():
             states = model.states(model.hear(features[None], torch.tensor([len(features)])), tokens)[0]
         np.testing.assert_allclose(kept[index].astype(np.float32), states.numpy(), atol=5e-3)
+
+
+def test_states_go_on_where_they_were_killed(base, manifest, tmp_path, monkeypatch):
+    from npda.corpus.manifest import read_manifest
+    from npda.training.data import teacher
+    from npda.training.data.teacher import TeacherStates
+
+    model, utterances, heard = load_speech2text(base), read_manifest(manifest), []
+    make = partial(TeacherStates.make, utterances=utterances, backbone=model, batch_frames=300, progress=False)
+    make(tmp_path / "whole")
+
+    def hear(backbone, features, tokens):
+        if len(heard) == killed_at:
+            raise KeyboardInterrupt
+        heard.append(len(features))
+        return hear_batch(backbone, features, tokens)
+
+    monkeypatch.setattr(teacher, "hear_batch", hear)
+    killed_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "killed")
+    assert not (tmp_path / "killed").exists()
+    killed_at = -1
+    make(tmp_path / "killed")
+    assert sum(heard) == len(utterances)  # nothing was heard twice
+    assert {file.name for file in (tmp_path / "killed").iterdir()} == {"teacher.json", "states.npy", "offsets.npy"}
+    for name in ("states.npy", "offsets.npy"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+    heard.clear()  # what was begun for other utterances is of no use
+    killed_at = 1
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "other")
+    killed_at = -1
+    make(tmp_path / "other", utterances=utterances[:-1])
+    assert sum(heard[1:]) == len(utterances) - 1
