@@ -14,7 +14,7 @@ ROOM = {"cut_short": 0.02, "looping": 0.02, "invented": 0.02, "empty": 0.0}
 RATIO_ROOM = 0.05  # how much further than the model alone the length ratio may be from 1
 # Points for every percent of the sentences beyond these bounds: no usual gain is worth much of it. An invention costs
 # less, because the model alone may have said as little of the reference in words of its own.
-_PRICES = {"length_ratio": 4.0, "cut_short": 4.0, "looping": 4.0, "invented": 0.5, "empty": 4.0}
+_PRICES = {"length_ratio": 2.0, "cut_short": 2.0, "looping": 2.0, "invented": 0.5, "empty": 2.0}
 
 
 @dataclass(frozen=True)
