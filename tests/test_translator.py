@@ -85,12 +85,12 @@ class Insisting:
 
 
 def test_combiner_and_fusions_of_ones_own(translator, store):
-    greedy = SearchOptions(beam=1, max_length=6)
+    greedy = SearchOptions(beam=1, max_length=5)
     own = translator.translate(SPEECH, greedy, datastore=store, combiner=Nearest())
     assert own.text == translator.translate(SPEECH, greedy, datastore=store, k=1, lambda_=1.0).text
     tokens = translator.backbone.target.encode("Wort")[-1:]
     insisted = translator.translate(SPEECH, greedy, fusions=[Insisting(*tokens)])
-    assert insisted.text == translator.backbone.target.decode(tokens * 6)
+    assert insisted.text == translator.backbone.target.decode(tokens * 5)
     # Fusions come before the store, which then has λ of it.
     steered = translator.translate(SPEECH, greedy, fusions=[Insisting(*tokens)], datastore=store, combiner=Nearest())
     assert steered.text == own.text

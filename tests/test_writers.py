@@ -236,3 +236,11 @@ def test_faults_are_named(tmp_path):
 def test_writing_needs_no_torch():
     code = "import sys, npda.writers; assert not {'torch', 'numpy', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)
+
+
+def test_json_tells_what_it_took_only_where_it_took_something():
+    plain, hard = Segment(0, 1, "ja", -1.0), Segment(1, 2, "nein", -2.0, retried="model alone")
+    (line,) = written([Result("a.wav", (plain, hard))], "json").splitlines()
+    first, second = json.loads(line)["segments"]
+    assert "retried" not in first
+    assert second["retried"] == "model alone"

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from npda.decoding.beam import Hypothesis, SearchOptions, search
+from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.fusion import Fusion
+from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_text2text
 from npda.models.batches import cut
@@ -76,7 +77,7 @@ class TextTranslator:
     def _decode(
         self, sources: list[list[int]], prompt: list[int], options: SearchOptions, fusions: Sequence[Fusion]
     ) -> list[list[Hypothesis]]:
-        return search(self.model, read_batch(self.model, sources), prompt, options, fusions)
+        return search_with_retry(self.model, read_batch(self.model, sources), prompt, options, fusions)
 
 
 def _batches(sources: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -152,4 +153,4 @@ class Cascade:
                     yield None
                     continue
                 text, score = texts[0]
-                yield CascadeTranslation(text, score, item.duration, item.source, tuple(texts), transcript)
+                yield CascadeTranslation(text, score, item.duration, item.source, tuple(texts), transcript=transcript)

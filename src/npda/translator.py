@@ -17,7 +17,7 @@ from npda.corpus.languages import language_code
 from npda.datastore.counter import find_counter
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.store import Datastore
-from npda.decoding.beam import Hypothesis, SearchOptions
+from npda.decoding.beam import Hypothesis, Retried, SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import KnnFusion
@@ -55,7 +55,8 @@ class Translation:
 
     source: the file as it was named, or "" for samples; duration: seconds of audio;
     score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first;
-    terms: what has been replaced in the text; scores are those of the texts before
+    terms: what has been replaced in the text; scores are those of the texts before;
+    retried: how it was found where a plain search did not end, see ``npda.decoding.retry``
     """
 
     text: str
@@ -64,6 +65,7 @@ class Translation:
     source: str = ""
     alternatives: tuple[tuple[str, float], ...] = ()
     terms: tuple[Replacement, ...] = ()
+    retried: Retried = ""
 
     def __str__(self) -> str:
         return self.text
@@ -218,7 +220,15 @@ class Translator:
                 assert translation is not None  # without on_error, errors are raised
                 nbest = translation.alternatives if options.n_best > 1 else ()
                 records = tuple(asdict(replacement) for replacement in translation.terms)
-                yield Segment(stretch.start, stretch.end, translation.text, translation.score, nbest, records)
+                yield Segment(
+                    stretch.start,
+                    stretch.end,
+                    translation.text,
+                    translation.score,
+                    nbest,
+                    records,
+                    translation.retried,
+                )
 
     def neighbours(
         self, stores: Sequence[Datastore], combiner: Combiner | None = None, language: str | None = None
@@ -300,7 +310,8 @@ class Translator:
 def _translation(item: _Heard, hypotheses: Sequence[Hypothesis], texts: Sequence[Placed]) -> Translation:
     nbest = tuple((placed.text, h.score) for placed, h in zip(texts, hypotheses, strict=True))
     text, score = nbest[0]
-    return Translation(text, score, item.duration, item.source, nbest, texts[0].replacements)
+    retried = hypotheses[0].retried
+    return Translation(text, score, item.duration, item.source, nbest, texts[0].replacements, retried)
 
 
 def _batches(heard: Sequence[_Heard | None]) -> list[list[int]]:

@@ -1,4 +1,7 @@
-"""Beam search against transformers' ``generate`` and against a plain search written with Python lists."""
+"""Beam search against transformers' ``generate`` and against a plain search written with Python lists.
+
+All of them write a token before they end. Random weights love loops: transformers does not stop them.
+"""
 
 from functools import cache
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from plain_loops import is_loop
 
 from npda.decoding.beam import SearchOptions, search
 from npda.models.backbone import Memory
@@ -20,6 +24,7 @@ def generate(model, features, **options):
         features,
         attention_mask=mask,
         do_sample=False,
+        min_new_tokens=1,
         return_dict_in_generate=True,
         output_scores=True,
         **options,
@@ -63,7 +68,7 @@ def test_greedy_is_token_identical_to_transformers(make, seed):
     model = make(seed)
     features, memory = hear(model, [80] * 8, seed)
     expected, _ = generate(model, features, num_beams=1, max_new_tokens=30)
-    ours = search(model, memory, model.prompt(), SearchOptions(beam=1, max_length=30))
+    ours = search(model, memory, model.prompt(), SearchOptions(beam=1, max_length=30, stop_loops=False))
     assert [list(hypotheses[0].tokens) for hypotheses in ours] == expected
 
 
@@ -74,7 +79,8 @@ def test_beam_agrees_with_transformers(make):
         model = make(seed)
         features, memory = hear(model, [80] * 8, seed)
         expected, scores = generate(model, features, num_beams=5, length_penalty=0.6, max_new_tokens=30)
-        ours = search(model, memory, model.prompt(), SearchOptions(beam=5, length_penalty=0.6, max_length=30))
+        options = SearchOptions(beam=5, length_penalty=0.6, max_length=30, stop_loops=False)
+        ours = search(model, memory, model.prompt(), options)
         agreed += sum(list(hypotheses[0].tokens) == tokens for hypotheses, tokens in zip(ours, expected, strict=True))
         sentences += len(ours)
         our_score += sum(hypotheses[0].score for hypotheses in ours)
@@ -93,6 +99,7 @@ def reference_search(model, memory: Memory, options: SearchOptions):
         for log_prob, prefix in live:
             states = model.states(memory, torch.tensor([prefix]))[:, -1]
             row = torch.log_softmax(model.logits(states)[0], dim=-1)
+            row[model.target.eos] -= 1e9 if length == 1 else 0
             candidates += [(log_prob + p, [*prefix, t]) for t, p in enumerate(row.tolist())]
         candidates = sorted(candidates, reverse=True)[: 2 * options.beam]
         for rank, (log_prob, tokens) in enumerate(candidates):
@@ -101,15 +108,26 @@ def reference_search(model, memory: Memory, options: SearchOptions):
                 finished.append((log_prob / length**options.length_penalty, tokens[start : -1 if ends else None]))
         finished = sorted(finished, reverse=True)[: options.beam]
         live = [c for c in candidates if c[1][-1] != model.target.eos][: options.beam]
+        if options.stop_loops and length % 4 == 0:
+            looping = [c for c in live if is_loop(c[1][start:])]
+            live = [c for c in live if c not in looping]
+            if not live:
+                return usable_first(finished or [(p / length**options.length_penalty, t[start:]) for p, t in looping])
         if len(finished) == options.beam and live[0][0] / length**options.length_penalty <= finished[-1][0]:
             break
-    return finished
+    return usable_first(finished) if options.stop_loops else finished
+
+
+def usable_first(hypotheses):
+    return sorted(hypotheses, key=lambda h: any(is_loop(h[1][:end]) for end in range(len(h[1]) + 1)))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
-def test_n_best_equals_the_plain_search(alpha):
-    model = tiny.backbone(3)
-    options = SearchOptions(beam=4, length_penalty=alpha, max_length=12, n_best=4)
+@pytest.mark.parametrize(("seed", "stop_loops"), [(3, False), (3, True), (11, True), (10, True)])
+def test_n_best_equals_the_plain_search(alpha, seed, stop_loops):
+    model = tiny.backbone(seed)
+    length = 30 if stop_loops else 12
+    options = SearchOptions(beam=4, length_penalty=alpha, max_length=length, n_best=4, stop_loops=stop_loops)
     _, memory = hear(model, [60, 85, 33])
     ours = search(model, memory, model.prompt(), options)
     for row, hypotheses in enumerate(ours):
@@ -136,9 +154,11 @@ def test_a_hypothesis_does_not_depend_on_its_batch():
 
 def test_score_is_log_prob_over_length_to_the_alpha():
     """The log-probability of a hypothesis is that of a teacher-forced pass, its end symbol included."""
-    model = tiny.backbone(2)
+    model = tiny.backbone(7)
     _, memory = hear(model, [70])
-    (best,) = search(model, memory, model.prompt(), SearchOptions(beam=5, length_penalty=0.6, max_length=200))[0]
+    options = SearchOptions(beam=5, length_penalty=0.6, max_length=200)
+    (best,) = search(model, memory, model.prompt(), options)[0]
+    assert best.ended
     tokens = [*model.prompt(), *best.tokens, model.target.eos]
     with torch.inference_mode():
         log_probs = model.logits(model.states(memory, torch.tensor([tokens[:-1]]))).log_softmax(-1)[0]

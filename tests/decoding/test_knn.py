@@ -153,6 +153,7 @@ def reference_search(model, memory: Memory, keys, values, knn: KnnOptions, optio
             state = model.states(memory, torch.tensor([prefix]))[0, -1]
             log_probs = torch.log_softmax(model.logits(state), dim=-1).numpy()
             mixture = reference_mixture(state.numpy(), log_probs, keys, values, knn)
+            mixture[model.target.eos] *= length > 1  # no translation is empty
             candidates += [(total + np.log(p), [*prefix, token]) for token, p in enumerate(mixture) if p > 0]
         candidates = sorted(candidates, reverse=True)[: 2 * options.beam]
         for total, tokens in candidates[: options.beam]:
@@ -173,7 +174,7 @@ def test_search_with_neighbours_equals_the_reference(beam, batch):
     model = tiny.backbone(5)
     features, lengths = tiny.speech([40 + 7 * i for i in range(batch)])
     keys, values = random_store(model)
-    knn, options = KnnOptions(k=8, lambda_=0.6, temperature=10.0), SearchOptions(beam=beam, max_length=10)
+    knn, options = KnnOptions(k=8, lambda_=0.6, temperature=10.0), SearchOptions(beam, max_length=10, stop_loops=False)
     with torch.inference_mode():
         memory = model.hear(features, lengths)
         ours = search(model, memory, model.prompt(), options, [KnnFusion(BruteForce(keys, values), knn)])

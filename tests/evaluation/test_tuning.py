@@ -21,10 +21,11 @@ from npda.corpus.pairs import Pair, write_pairs
 from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.source import Source
 from npda.datastore.store import Datastore
-from npda.decoding.beam import SearchOptions, search
+from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions, interpolate, knn_distribution, knn_weights
 from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.decoding.knn.tuned import load_tuned, load_tuned_record
+from npda.decoding.retry import search_with_retry
 from npda.evaluation.devset import DevSet
 from npda.evaluation.faults import Faults, StoreText, count_faults
 from npda.evaluation.scores import bleu, chrf
@@ -84,7 +85,8 @@ def translated_alone(model, store, sentences, way, setting: Setting | None) -> O
     end_votes = EndVotes(model.target.eos, setting.end_weight) if setting else None
     fusions = [KnnFusion(store, setting.knn, end_votes)] if setting else []
     options = dataclasses.replace(SHORT, length_penalty=setting.length_penalty) if setting else SHORT
-    found = [search(model, memory_alone(model, s, way), model.prompt(), options, fusions)[0][0] for s in sentences]
+    memories = [memory_alone(model, sentence, way) for sentence in sentences]
+    found = [search_with_retry(model, m, model.prompt(), options, fusions)[0][0] for m in memories]
     texts, references = [model.target.decode(h.tokens) for h in found], [s.tgt_text for s in sentences]
     faults = count_faults(texts, references, StoreText.of(store))
     return Outcome(bleu(texts, references).value, chrf(texts, references).value, faults)

@@ -118,7 +118,7 @@ def test_every_number_equals_brute_force(model, memories, store, k, lambda_, tem
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("max_length", [5, 60])  # cut off without an end symbol, and ended
 def test_the_tokens_make_up_the_hypothesis(model, memories, store, beam, max_length):
-    options, knn = SearchOptions(beam=beam, max_length=max_length), KnnOptions(4, 0.8, 10)
+    options, knn = SearchOptions(beam, max_length=max_length, stop_loops=False), KnnOptions(4, 0.8, 10)
     for memory in memories:
         e = explain(model, memory, KnnFusion(store, knn), options)
         ((hypothesis,),) = search(model, memory, model.prompt(), options, [KnnFusion(store, knn)])

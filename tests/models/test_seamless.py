@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from typing import Any
 
 import family_store
 import numpy as np
@@ -27,7 +28,7 @@ from npda.models import seamless as family
 from npda.models.features import features_of
 from npda.models.seamless import Seamless
 
-GREEDY = SearchOptions(beam=1, max_length=30)
+GREEDY = SearchOptions(beam=1, max_length=30, stop_loops=False)  # random weights love loops
 # The middle one ends where a convolution of the adaptor, four wide, would reach beyond.
 WAVES = [waveform(1.1, seed=1), waveform(0.43, seed=2), waveform(2, seed=3)]
 EVEN = [wave for wave in WAVES if (1 + (len(wave) - 400) // 160) % 2 == 0]  # transformers pads an odd frame
@@ -63,7 +64,8 @@ def written(model, waves, options=GREEDY, language="deu") -> list[list[int]]:
 def generated(model, wave, language="deu") -> list[int]:
     features, mask = theirs(model, wave)
     own = of_transformers(model, SeamlessM4Tv2ForSpeechToText)
-    row = own.generate(features, language, attention_mask=mask, max_new_tokens=30, do_sample=False, num_beams=1)
+    how: dict[str, Any] = dict(min_new_tokens=1, max_new_tokens=30, do_sample=False, num_beams=1)
+    row = own.generate(features, language, attention_mask=mask, **how)
     text = row[0].tolist()[2:]
     return text[: text.index(model.target.eos)] if model.target.eos in text else text
 

@@ -18,7 +18,7 @@ from npda.models import load_backbone
 from npda.models.whisper import Whisper
 from npda.training.objectives.alignment import Align, AlignBatch
 
-GREEDY = SearchOptions(beam=1, max_length=40)
+GREEDY = SearchOptions(beam=1, max_length=40, stop_loops=False)  # random weights love loops
 WAVES = [tiny_whisper.waveform(1.1, seed=1), tiny_whisper.waveform(0.4, seed=2), tiny_whisper.waveform(2, seed=3)]
 
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from npda.decoding.candidates import best
 from npda.decoding.fusion import Fusion, begin
+from npda.decoding.loops import ends_in_loop, first_loop
 from npda.models.backbone import Backbone, Memory
 
 _NEVER = -1.0e9  # a score below any real one, and finite: differences of it stay numbers
+_LOOP_CHECK = 4  # steps from one look for loops to the next
+
+# What it took to bring a sentence to its end, see ``npda.decoding.retry``
+Retried = Literal["", "full padding", "model alone", "no repeats", "cut"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class SearchOptions:
     length_penalty: float = 0.6  # α: a hypothesis counts log p / length^α, its end symbol included in the length
     max_length: int = 200  # tokens after the prompt, end symbol included
     n_best: int = 1  # hypotheses returned, at most ``beam``
+    stop_loops: bool = True  # end the search for hypotheses that repeat themselves, see ``npda.decoding.loops``
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.max_length < 1:
@@ -37,12 +44,16 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """tokens: what follows the prompt, without the end symbol; score: log_prob / length^α; ended: not cut at a limit"""
+    """tokens: what follows the prompt, without the end symbol; score: log_prob / length^α; ended: by the end symbol
+
+    retried: how it was found where a plain search did not end; scores of what was "cut" are those of the whole
+    """
 
     tokens: tuple[int, ...]
     score: float
     log_prob: float
     ended: bool
+    retried: Retried = ""
 
 
 @torch.inference_mode()
@@ -53,7 +64,9 @@ def search(
     options: SearchOptions = SearchOptions(),
     fusions: Sequence[Fusion] = (),
 ) -> list[list[Hypothesis]]:
-    """The ``n_best`` hypotheses of every sentence of the memory, best first.
+    """The ``n_best`` hypotheses of every sentence of the memory, best first; fewer where all others were loops.
+
+    None is empty. One that is all white space or holds a loop comes after all others, whatever its score.
 
     prompt: that all of them begin with, or of each its own, all equally long: [batch, n]
     """
@@ -69,15 +82,17 @@ def search(
     live = torch.full((batch, beam), _NEVER, device=device)
     live[:, 0] = 0.0
     finished = _Finished(batch, beam, limit, backbone.target.pad, device)
+    rules = _Rules(backbone, device)
     sentences = torch.arange(batch, device=device)  # which sentence of the batch each row of the search is
 
     for length in range(1, limit + 1):
         states = stream.step(fed.flatten(0, 1))
         rows = sentences.repeat_interleave(beam)
         finish = [begin(fusion, states, prefixes.flatten(0, 1), rows) for fusion in fusions]
-        log_probs = torch.log_softmax(_allowed(backbone, states, length), dim=-1)
+        log_probs = torch.log_softmax(rules.of_model(backbone.logits(states).float(), length), dim=-1)
         for finish_fusion in finish:
             log_probs = finish_fusion(log_probs)
+        rules.of_search(log_probs, length)
 
         # Twice the beam: even if `beam` of the candidates end here, as many go on.
         width = min(2 * beam, log_probs.shape[1])
@@ -92,11 +107,18 @@ def search(
         closing = torch.where(done, candidates, _NEVER)[:, :beam]
         finished.add(sentences, grown[:, :beam, prompted:], closing, length, options.length_penalty)
         live, order = torch.where(ends, _NEVER, candidates).topk(beam, dim=1)
+        parents, prefixes = parents.gather(1, order), _pick(grown, order)
 
-        undecided = finished.could_change(sentences, live[:, 0], length, options.length_penalty)
+        if options.stop_loops and length % _LOOP_CHECK == 0:
+            written = prefixes[:, :, prompted:]
+            going_on = torch.where(ends_in_loop(written.flatten(0, 1)).view_as(live), _NEVER, live)
+            lost = (going_on.amax(dim=1) < _NEVER / 2) & finished.nothing(sentences)
+            finished.add(sentences, written, live.masked_fill(~lost[:, None], _NEVER), length, options.length_penalty)
+            live = going_on
+
+        undecided = finished.could_change(sentences, live.amax(dim=1), length, options.length_penalty)
         if length == limit or not bool(undecided.any()):
             break
-        parents, prefixes = parents.gather(1, order), _pick(grown, order)
         stream.reorder((parents + torch.arange(len(sentences), device=device)[:, None] * beam).flatten())
         if not bool(undecided.all()):
             kept = undecided.nonzero()[:, 0]
@@ -104,15 +126,37 @@ def search(
             live, prefixes, sentences = live[kept], prefixes[kept], sentences[kept]
         fed = prefixes[:, :, -1:]
 
-    return finished.hypotheses(options.n_best, backbone.target.eos)
+    found = finished.hypotheses(backbone.target.eos)
+    return [
+        sorted(hypotheses, key=lambda hypothesis: not is_usable(backbone, hypothesis, options))[: options.n_best]
+        for hypotheses in found
+    ]
 
 
-def _allowed(backbone: Backbone, states: Tensor, length: int) -> Tensor:
-    """The model's scores of the token at this length, those it does not write far below. → [rows, vocabulary]"""
-    logits = backbone.logits(states).float()
-    rules = backbone.suppressed
-    tokens = rules.always + rules.first if length == 1 else rules.always
-    return logits.index_fill(-1, torch.tensor(tokens, device=logits.device), _NEVER) if tokens else logits
+def is_usable(backbone: Backbone, hypothesis: Hypothesis, options: SearchOptions) -> bool:
+    """Whether it has text and no loop."""
+    if options.stop_loops and first_loop(hypothesis.tokens) is not None:
+        return False
+    return bool(backbone.target.decode(hypothesis.tokens).strip())
+
+
+class _Rules:
+    """Which tokens may not be written at which place."""
+
+    def __init__(self, backbone: Backbone, device: torch.device) -> None:
+        always, first = backbone.suppressed.always, backbone.suppressed.first
+        self._always = torch.tensor(always, dtype=torch.long, device=device)
+        self._first = torch.tensor([*always, *first], dtype=torch.long, device=device)
+        self._not_empty = torch.tensor([*always, *first, backbone.target.eos], dtype=torch.long, device=device)
+
+    def of_model(self, logits: Tensor, length: int) -> Tensor:
+        """Without what the model suppresses, which takes no part in its softmax. logits: [rows, vocabulary]"""
+        tokens = self._first if length == 1 else self._always
+        return logits.index_fill(-1, tokens, _NEVER) if len(tokens) else logits
+
+    def of_search(self, log_probs: Tensor, length: int) -> None:
+        """After the fusions, which may give mass back to what is suppressed; nor may a hypothesis be empty."""
+        log_probs.index_fill_(-1, self._not_empty if length == 1 else self._always, _NEVER)
 
 
 def _pick(rows: Tensor, index: Tensor) -> Tensor:
@@ -145,19 +189,23 @@ class _Finished:
         self._lengths[sentences] = torch.cat([self._lengths[sentences], lengths], dim=1).gather(1, order)
         self._tokens[sentences] = _pick(torch.cat([self._tokens[sentences], padded], dim=1), order)
 
+    def nothing(self, sentences: Tensor) -> Tensor:
+        """Whether a sentence has no finished hypothesis at all. → [live] bool"""
+        return self._scores[sentences, 0] < _NEVER / 2
+
     def could_change(self, sentences: Tensor, best_live: Tensor, length: int, alpha: float) -> Tensor:
         """Whether a live hypothesis may still enter. best_live: [live] log-probabilities → [live] bool
 
         As transformers and fairseq do, a live hypothesis is judged at its present length. Greedy search ends with
-        the first end symbol.
+        the first end symbol. Nothing comes of a sentence whose live hypotheses all loop.
         """
         scores = self._scores[sentences]
-        full = scores[:, -1] > _NEVER / 2
+        full, alive = scores[:, -1] > _NEVER / 2, best_live > _NEVER / 2
         if scores.shape[1] == 1:
-            return ~full
-        return ~full | (best_live / length**alpha > scores[:, -1])
+            return ~full & alive
+        return (~full | (best_live / length**alpha > scores[:, -1])) & alive
 
-    def hypotheses(self, n_best: int, eos: int) -> list[list[Hypothesis]]:
+    def hypotheses(self, eos: int) -> list[list[Hypothesis]]:
         rows = zip(
             self._tokens.tolist(),
             self._lengths.tolist(),
@@ -168,7 +216,7 @@ class _Finished:
         return [
             [
                 Hypothesis(tuple(t[: n - 1] if (ended := t[n - 1] == eos) else t[:n]), s, p, ended)
-                for t, n, s, p in list(zip(tokens, lengths, scores, log_probs, strict=True))[:n_best]
+                for t, n, s, p in zip(tokens, lengths, scores, log_probs, strict=True)
                 if s > _NEVER / 2
             ]
             for tokens, lengths, scores, log_probs in rows

@@ -12,7 +12,7 @@ class Fusion(Protocol):
     """Applied in order at every step of the search, for all live hypotheses at once."""
 
     def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
-        """Return new log-probabilities.
+        """Return new log-probabilities; the search may write over them.
 
         states: [rows, dim] decoder states; log_probs: [rows, vocabulary];
         prefixes: [rows, length] the tokens so far, prompt included; sentences: [rows] which of those that are searched
@@ -45,7 +45,10 @@ def begin(fusion: Fusion, states: Tensor, prefixes: Tensor, sentences: Tensor) -
 
 
 class Beginnings:
-    """Tells where a search begins: its prefixes are no longer than those of the step before."""
+    """Tells where a search begins: its prefixes are no longer than those of the step before.
+
+    A sentence without an end is searched for again (``decoding.retry``), with these fusions or with none.
+    """
 
     def __init__(self) -> None:
         self._length = 0

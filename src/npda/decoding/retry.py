@@ -1,21 +1,26 @@
-"""Searching with patience: who finds no end has often not heard it.
+"""Retry sentences whose search never reached the end symbol, or found nothing but loops and white space.
 
-A family may hear less of the silence after an utterance than it was trained on, because silence costs time (Whisper was
-trained on half a minute). Now and then it then misses the end and repeats itself up to the limit. These few sentences
-are heard out and searched for again.
+Each attempt gives up something. A model may hear less of the silence after an utterance than it was trained on
+(Whisper: half a minute), because silence costs time, and now and then misses the end for it: the first attempt takes
+that time. A store may lead into a phrase that leads into itself: the second goes without. The third forbids to repeat
+anything. What loops in all of them is cut after the first round of the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
-from npda.decoding.beam import Hypothesis, SearchOptions, search
+from npda.decoding.beam import Hypothesis, Retried, SearchOptions, is_usable, search
 from npda.decoding.fusion import Fusion
+from npda.decoding.loops import NoRepeats, first_loop
 from npda.models.backbone import Backbone, Memory
 
-_TOGETHER = 4  # sentences heard out at once: they are long
+WITHOUT_FUSIONS: tuple[Retried, ...] = ("model alone", "no repeats")  # attempts no store has a say in
+
+_TOGETHER = 4  # sentences tried again at once: with full padding they are long
 
 
 def search_with_retry(
@@ -25,12 +30,78 @@ def search_with_retry(
     options: SearchOptions = SearchOptions(),
     fusions: Sequence[Fusion] = (),
 ) -> list[list[Hypothesis]]:
-    """As ``search``; sentences without an end get what is found once they are heard out."""
+    """As ``search``; sentences without a proper end get what the first attempt that reaches one finds.
+
+    ``Hypothesis.retried`` names it. All attempts have full padding, if the memory was made without.
+    """
     found = search(backbone, memory, prompt, options, fusions)
-    endless = [row for row, hypotheses in enumerate(found) if not hypotheses[0].ended]
-    if memory.with_full_padding is not None and endless:
-        for rows in torch.tensor(endless, device=memory.mask.device).split(_TOGETHER):
-            again = search(backbone, memory.with_full_padding(rows), prompt, options, fusions)
-            for row, hypotheses in zip(rows.tolist(), again, strict=True):
-                found[row] = hypotheses
+    failed = [row for row, (best, *_) in enumerate(found) if not _ends_properly(backbone, best, options)]
+    for first in range(0, len(failed), _TOGETHER):
+        rows = failed[first : first + _TOGETHER]
+        again = _retry(backbone, memory, rows, [found[row] for row in rows], prompt, options, fusions)
+        for row, hypotheses in zip(rows, again, strict=True):
+            found[row] = hypotheses
     return found
+
+
+def padded(memory: Memory, rows: Sequence[int]) -> Memory:
+    """These sentences of a memory as the attempts hear them: with full padding."""
+    index = torch.tensor(rows, device=memory.mask.device)
+    if memory.with_full_padding is not None:
+        return memory.with_full_padding(index)
+    return Memory(memory.states[index], memory.mask[index])
+
+
+def _retry(
+    backbone: Backbone,
+    memory: Memory,
+    rows: Sequence[int],
+    found: list[list[Hypothesis]],
+    prompt: Sequence[int],
+    options: SearchOptions,
+    fusions: Sequence[Fusion],
+) -> list[list[Hypothesis]]:
+    """Go through the attempts with those sentences that need them.
+
+    rows: sentences of the memory; found: their hypotheses so far, none of which ends properly
+    """
+    attempts: list[tuple[Retried, Sequence[Fusion]]] = []
+    if memory.with_full_padding is not None:
+        attempts.append(("full padding", fusions))
+    if fusions:
+        attempts.append(("model alone", ()))
+    if options.stop_loops:
+        attempts.append(("no repeats", [NoRepeats(len(prompt))]))
+
+    found = list(found)
+    whole = padded(memory, rows)
+    places = list(range(len(rows)))  # of the sentences that no attempt has ended yet
+    for name, chosen in attempts:
+        again = search(backbone, padded(whole, places), prompt, options, chosen)
+        failed = []
+        for place, hypotheses in zip(places, again, strict=True):
+            ends = _ends_properly(backbone, hypotheses[0], options)
+            # What the caller's fusions found last stands in for what never ends.
+            if ends or name not in WITHOUT_FUSIONS:
+                found[place] = [replace(hypothesis, retried=name) for hypothesis in hypotheses]
+            if not ends:
+                failed.append(place)
+        places = failed
+        if not places:
+            break
+    for place in places:
+        found[place] = _cut(found[place], options)
+    return found
+
+
+def _ends_properly(backbone: Backbone, hypothesis: Hypothesis, options: SearchOptions) -> bool:
+    return hypothesis.ended and is_usable(backbone, hypothesis, options)
+
+
+def _cut(hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+    """The best hypothesis up to the first round of its loop; all as they are if it has none."""
+    loop = first_loop(hypotheses[0].tokens) if options.stop_loops else None
+    if loop is None:
+        return hypotheses
+    tokens = hypotheses[0].tokens[: loop.after_first_round]
+    return [replace(hypotheses[0], tokens=tokens, ended=False, retried="cut")]

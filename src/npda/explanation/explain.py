@@ -14,10 +14,10 @@ from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.retrieval.local import LocalRetriever
 from npda.datastore.retrieval.protocol import ExplainableRetriever, Retriever
 from npda.datastore.store import Datastore
-from npda.decoding.beam import Hypothesis, SearchOptions, search
+from npda.decoding.beam import Hypothesis, SearchOptions
 from npda.decoding.knn.combiners import interpolate, knn_distribution
 from npda.decoding.knn.fusion import Asked, NeighbourFusion
-from npda.decoding.retry import search_with_retry
+from npda.decoding.retry import WITHOUT_FUSIONS, padded, search_with_retry
 from npda.explanation.records import BaseWord, Decider, Evidence, Explanation, Neighbour, Token, Word
 from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
@@ -53,15 +53,13 @@ def explain(
         raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
     prompt = backbone.prompt(language)
     ((base, *_),) = search_with_retry(backbone, memory, prompt, options)
-    ((adapted, *_),) = search(backbone, memory, prompt, options, [fusion])
-    if (
-        not adapted.ended and memory.with_full_padding is not None
-    ):  # as in ``search_with_retry``; here the memory matters too
-        memory = memory.with_full_padding(torch.tensor([0], device=memory.mask.device))
-        ((adapted, *_),) = search(backbone, memory, prompt, options, [fusion])
+    ((adapted, *_),) = search_with_retry(backbone, memory, prompt, options, [fusion])
+    if adapted.retried:
+        memory = padded(memory, [0])
     pieces = Pieces(backbone.target)
     produced = [*adapted.tokens, backbone.target.eos] if adapted.ended else [*adapted.tokens]
-    tokens = _tokens(backbone, memory, prompt, produced, fusion, pieces)
+    with_stores = adapted.retried not in WITHOUT_FUSIONS
+    tokens = _tokens(backbone, memory, prompt, produced, fusion, pieces, with_stores)
     words, base_words = _words(tokens, base, pieces)
     return Explanation(
         audio=audio,
@@ -75,6 +73,7 @@ def explain(
         transcript=transcript,
         reference=reference,
         stores=tuple(store.path.name for store in _stores(fusion)),
+        retried=adapted.retried,
     )
 
 
@@ -85,7 +84,9 @@ def _tokens(
     produced: Sequence[int],
     fusion: NeighbourFusion,
     pieces: Pieces,
+    with_stores: bool,
 ) -> tuple[Token, ...]:
+    """with_stores: whether the stores had a say; if not, λ is 0, and their neighbours are shown all the same"""
     device = memory.states.device
     fed = torch.tensor([[*prompt, *produced[:-1]]], device=device)
     states = backbone.states(memory, fed)[0, len(prompt) - 1 :]
@@ -100,9 +101,9 @@ def _tokens(
         asked = Asked(queries[row : row + 1], prefix[:, : len(prompt) + row], sentence)
         said = fusion.say(states[row : row + 1], here, asked)
         p_knn = knn_distribution(said.weights, said.values, log_probs.shape[-1])
-        p = interpolate(here, p_knn, said.lambda_).exp()
+        lambda_ = float(said.lambda_) if with_stores and bool(p_knn.any()) else 0.0
+        p = interpolate(here, p_knn, lambda_).exp()
         base_token = int(p_model[row].argmax())
-        lambda_ = float(said.lambda_) if bool(p_knn.any()) else 0.0
         of_model, of_store = float(p_model[row, token]), float(p_knn[0, token])
         # Two tokens may be the store's favourites alike, so equality decides and not argmax.
         favoured = lambda_ > 0 and of_store == float(p_knn.max())

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from npda.decoding.beam import Retried
 from npda.io.errors import InputError
 
 Decider = Literal["model", "store", "both"]
@@ -117,7 +118,8 @@ class Explanation:
 
     audio: the input as it was named; log_prob: the sum of the tokens' log p; transcript, reference: where known;
     signature: the settings, such as ``k:16|λ:0.7|T:10|beam:5|store:3f2a91c0``; stores: the names of those that could
-    steer, in the order of ``opened``
+    steer, in the order of ``opened``; retried: how the text was found where a plain search did not end, see
+    ``npda.decoding.retry`` (the log_prob of what was "cut" is that of the whole)
     """
 
     audio: str
@@ -131,6 +133,7 @@ class Explanation:
     transcript: str = ""
     reference: str = ""
     stores: tuple[str, ...] = ()
+    retried: Retried = ""
 
     def to_json(self) -> str:
         """One line; a file name that is not UTF-8 loses the bytes that are not."""
