@@ -26,12 +26,12 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion
 from npda.evaluation.devset import DevSet
-from npda.evaluation.scores import bleu
 from npda.evaluation.tuning.likelihood import Grid
+from npda.evaluation.tuning.objective import Outcome
 from npda.evaluation.tuning.search import tune
 from npda.models.backbone import Backbone
 
-TIME, BLEU = 8.0, 0.3
+TIME, POINTS = 10.0, 0.3
 
 
 def measure(count: int, brute: int, repeats: int, folder: Path) -> Iterator[Line]:
@@ -50,16 +50,17 @@ def measure(count: int, brute: int, repeats: int, folder: Path) -> Iterator[Line
     if brute:
         chosen = tune(backbone, store, dev[:brute], "text", search, progress=False)
         best = best_of_all(backbone, store, DevSet(backbone, dev[:brute], "text"), search, chosen.factor)
-        note = f"{best:.2f} of all points, {chosen.bleu:.2f} chosen, {len(chosen.decoded)} decoded"
-        yield Line(f"tune, {brute} sentences: BLEU below the best", best - chosen.bleu, BLEU, most=True, note=note)
+        mean = chosen.outcome.mean
+        note = f"{best:.2f} of all points, {mean:.2f} chosen, {len(chosen.decoded)} decoded"
+        yield Line(f"tune, {brute} sentences: BLEU and chrF below the best", best - mean, POINTS, most=True, note=note)
 
 
 def best_of_all(backbone: Backbone, store: Datastore, devset: DevSet, search: SearchOptions, factor: float) -> float:
-    """BLEU of the best point of the grid. factor: of its temperatures"""
+    """Mean of BLEU and chrF at the best point of the grid. factor: of its temperatures"""
     grid = Grid().scaled(factor)
     remembering = CachingRetriever(store, grid.largest_k)
     return max(
-        bleu(devset.translations(search, [KnnFusion(remembering, point)]), devset.references).value
+        Outcome.of(devset.translations(search, [KnnFusion(remembering, point)]), devset.references).mean
         for point in grid.points()
     )
 

@@ -18,11 +18,15 @@ from npda.adapt.text_path import TextPath, can_read
 from npda.cli.adapt import adapt as adapt_verb
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import Pair, read_pairs, write_pairs
+from npda.datastore.counter import build_counter, cached_home
 from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.tuned import load_learned, load_tuned
+from npda.evaluation.faults import StoreText
 from npda.evaluation.significance import compare
+from npda.evaluation.tuning.folds import LearnedTuning
+from npda.evaluation.tuning.objective import Outcome
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.stages.code import Code
@@ -111,7 +115,8 @@ def test_the_gain_is_that_of_translating(files, tmp_path):
     assert [*found.comparisons] == compare(adapted, alone, [u.tgt_text for u in dev], samples=100)
 
 
-def test_the_gain_of_a_network_is_that_of_translating_with_it(files, tmp_path):
+def test_the_gain_of_a_network_is_that_of_translating_with_it(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(LearnedTuning, "wins", True)
     options = replace(OPTIONS, adaptive=True)
     given = inputs(files, tmp_path / "out", test=None)
     plain = adapt(given, OPTIONS, progress=False)
@@ -134,6 +139,62 @@ def test_the_gain_of_a_network_is_that_of_translating_with_it(files, tmp_path):
     (store / "adaptive.json").unlink()
     assert adapt(given, options, progress=False).comparisons == found.comparisons
     assert (store / "adaptive.json").is_file()
+
+
+def test_a_network_that_does_not_win_is_left_out(files, tmp_path, monkeypatch):
+    given = inputs(files, tmp_path / "out", test=None)
+    plain = adapt(given, OPTIONS, progress=False)
+    monkeypatch.setattr(LearnedTuning, "wins", False)
+    found = adapt(given, replace(OPTIONS, adaptive=True), progress=False)
+    assert found.learned is not None
+    assert not found.learned["kept"]
+    assert not found.adaptive
+    assert not any("--adaptive" in command for command in found.next_commands)
+    assert not (found.store / "adaptive.json").exists()
+    assert found.sides == plain.sides
+    assert "adaptive" in adapt(given, replace(OPTIONS, adaptive=True), progress=False).found
+
+
+def test_gain_and_price_are_those_of_what_was_kept_as_text(files, tmp_path):
+    """Both sides: figures from the files of translations, which are those of `npda translate`."""
+    given = inputs(files, tmp_path / "out", test=None, general_test=files / "general-dev.tsv")
+    found = adapt(given, OPTIONS, progress=False)
+    assert [side.side for side in found.sides] == ["domain", "general"]
+    text = StoreText.of(Datastore.open(found.store))
+    for side, manifest in zip(found.sides, ("dev.tsv", "general-dev.tsv"), strict=True):
+        utterances, translator = read_manifest(files / manifest), Translator.from_pretrained(files / "reads")
+        texts = {
+            system: (tmp_path / "out" / "translations" / f"{side.side}.{system}.txt").read_text().split("\n")[:-1]
+            for system in ("alone", "adapted", "references")
+        }
+        said = [str(t) for t in translator.translate_all([u.audio for u in utterances], SEARCH)]
+        assert texts["alone"] == said
+        assert texts["references"] == [u.tgt_text for u in utterances]
+        assert side.alone == Outcome.of(texts["alone"], texts["references"], text)
+        assert side.adapted == Outcome.of(texts["adapted"], texts["references"], text)
+        assert [*side.comparisons] == compare(texts["adapted"], texts["alone"], texts["references"], samples=100)
+    again = adapt(given, OPTIONS, progress=False)
+    assert {"general-base", "base"} <= {*again.found}
+    assert again.sides == found.sides
+    assert found.record()["sides"][1]["sentences"] == len(read_manifest(files / "general-dev.tsv"))
+
+
+def test_the_price_is_measured_on_what_is_there(files, cache, tmp_path):
+    """The general dev sentences of the alignment; else what the counter-store lacks; else nothing."""
+    text_path = TextPath(dev=(files / "general-dev.tsv",))
+    found = adapt(inputs(files, tmp_path / "one"), replace(OPTIONS, text_path=text_path), progress=False)
+    assert found.sides[1].sentences == len(read_manifest(files / "general-dev.tsv"))
+    assert len(adapt(inputs(files, tmp_path / "two"), OPTIONS, progress=False).sides) == 1
+    backbone = load_backbone(files / "reads")
+    held_out = tiny_store.pairs(5, seed=11)
+    build_counter(backbone, tiny_store.pairs(30, seed=12), cached_home(backbone), held_out,
+                  BuildOptions(progress=False))  # fmt: skip
+    guarded = adapt(inputs(files, tmp_path / "three"), OPTIONS, progress=False)
+    assert (guarded.sides[1].sentences, guarded.sides[1].way) == (5, "text")
+    assert not any("--unguarded" in command for command in guarded.next_commands)
+    plain = adapt(inputs(files, tmp_path / "three"), replace(OPTIONS, unguarded=True), progress=False)
+    assert all("--unguarded" in command for command in plain.next_commands)
+    assert plain.sides[1].alone == guarded.sides[1].alone
 
 
 def test_a_killed_call_goes_on(files, tmp_path, monkeypatch):
@@ -169,7 +230,7 @@ def test_what_other_code_has_made_is_made_anew(files, tmp_path, monkeypatch):
     assert "store" not in rebuilt.found
     assert "base" in rebuilt.found
     assert rebuilt.comparisons == first.comparisons
-    assert {path.name for path in given.out.iterdir()} == {"adapt", "store", "leaks.jsonl"}
+    assert {path.name for path in given.out.iterdir()} == {"adapt", "store", "leaks.jsonl", "translations"}
 
 
 def test_what_changed_is_done_again(files, tmp_path):
@@ -182,7 +243,7 @@ def test_what_changed_is_done_again(files, tmp_path):
     assert "base" in other.found
     assert not {"leaks", "store", "tuning"} & {*other.found}
     assert other.keys != first.keys
-    assert {path.name for path in out.iterdir()} == {"adapt", "store", "leaks.jsonl"}
+    assert {path.name for path in out.iterdir()} == {"adapt", "store", "leaks.jsonl", "translations"}
 
 
 def test_a_voice_makes_a_text_path_unnecessary(files, cache, tmp_path):
@@ -238,7 +299,11 @@ def test_the_verb(files, tmp_path):
     assert {c["metric"] for c in record["comparisons"]} == {"BLEU", "chrF2"}
     for command in record["next"]:
         assert str(tmp_path / "an out" / "store") in shlex.split(command)
+    assert [side["side"] for side in record["sides"]] == ["domain"]
     printed = npda()
+    for words in ("gain and price", "model alone", "cut short", "loops", "copies", "give general sentences"):
+        assert words in printed
+    assert "general (" in npda("--general-test", files / "general-dev.tsv")
     assert record["next"][0] in printed
     assert "found from an earlier call: leaks, store, tuning" in printed
     with pytest.raises(InputError, match="There is no file"):

@@ -2,7 +2,7 @@
 
 import json
 
-from npda.adapt.verdict import judge, keep_translations
+from npda.adapt.verdict import Side, judge, keep_translations
 from npda.evaluation.faults import StoreText, count_faults
 from npda.evaluation.scores import bleu, chrf
 from npda.evaluation.significance import compare
@@ -11,7 +11,7 @@ REFERENCES = [f"The cat number {n} sleeps on the warm roof tonight ." for n in r
 STORE = StoreText(["There is an oil leak in the engine", "Thank you"])
 
 
-def judged(adapted: list[str], alone: list[str] = REFERENCES, side="domain"):
+def judged(adapted: list[str], alone: list[str] = REFERENCES, side: Side = "domain"):
     return judge(side, "speech", alone, adapted, REFERENCES, STORE, samples=100)
 
 

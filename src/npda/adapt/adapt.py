@@ -3,6 +3,7 @@
 OUT/store         the datastore, tuned
 OUT/leaks.jsonl   pairs of the text that were left out, with the dev or test sentences they give away
 OUT/adapt/        what is finished, a file a stage; a call that was killed goes on from there
+OUT/translations/ what the model alone and the adapted one make of the sentences they are judged by
 OUT/spoken/       dev and test sentences read aloud, where only text of them was given and a voice
 
 A trained text path is kept apart, in the cache, since every further domain of the model needs it.
@@ -12,38 +13,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from npda.adapt.judging import Judging, Sentences
 from npda.adapt.results import Adaptation, Dropped
 from npda.adapt.text_path import Reader, TextPath, with_text_path
 from npda.corpus.leakage import Leak, LeakageFilter
-from npda.corpus.manifest import Utterance, read_manifest
+from npda.corpus.manifest import read_manifest
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs
 from npda.corpus.recording import synthesize
 from npda.corpus.voices import Voice, voice
+from npda.datastore.counter import HELD_OUT, HELD_OUT_SENTENCES, find_counter
 from npda.datastore.fingerprint import model_digest
 from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.adaptive import SETTINGS as ADAPTIVE
-from npda.decoding.knn.adaptive import AdaptiveCombiner, save_adaptive
-from npda.decoding.knn.combiners import Combiner
+from npda.decoding.knn.adaptive import remove_adaptive, save_adaptive
 from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.guarded import GuardedFusion
+from npda.decoding.knn.steering import Chosen, steer, tuned_search
 from npda.decoding.knn.tuned import FILE as TUNED
-from npda.decoding.knn.tuned import load_learned
-from npda.evaluation.devset import DevSet, Way
-from npda.evaluation.significance import Comparison, compare
-from npda.evaluation.tuning.adaptive import tune_adaptive
+from npda.evaluation.devset import DevSet
+from npda.evaluation.tuning.climb import Space
+from npda.evaluation.tuning.folds import tune_learned
 from npda.evaluation.tuning.save import save_tuned
-from npda.evaluation.tuning.search import Tuning, tune
+from npda.evaluation.tuning.search import DECODES, LENGTH_PENALTIES, Tuning, tune
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, stream_lines
 from npda.io.locks import locked
-from npda.io.progress import bar, stage, track
+from npda.io.progress import track
 from npda.stages.code import Code
 from npda.stages.stage_cache import StageCache
 
@@ -55,14 +59,14 @@ if TYPE_CHECKING:
 _LEAKS = Code(("npda.corpus.leakage", "npda.corpus.pairs"))
 _STORE = Code(("npda.datastore.build", "npda.models"))
 _TUNING = Code(("npda.evaluation.tuning", "npda.models"))
-_TRANSLATING = Code(("npda.evaluation.devset", "npda.decoding.knn", "npda.models"))
+_SPACE = Space(length_penalties=LENGTH_PENALTIES)
 
 
 @dataclass(frozen=True)
 class Inputs:
     """What an adaptation is made of: files of the domain, and where its results go.
 
-    text: pairs; dev, test: manifests of speech, or pairs
+    text: pairs; dev, test: manifests of speech, or pairs; general_test: the same, of what is not the domain
     """
 
     model: str
@@ -70,14 +74,16 @@ class Inputs:
     dev: Path
     out: Path
     test: Path | None = None
+    general_test: Path | None = None
 
 
 @dataclass(frozen=True)
 class AdaptOptions:
     """text_path: how the model learns to read, if it cannot; speak: a voice that reads the text aloud instead;
     language: of the translations, for models with several; source_language: of the speech, likewise;
-    decodes: points of the grid that tuning may decode; adaptive: k and λ are chosen token by token, by a network that
-    is trained on dev; samples: of the bootstrap
+    search: of the model alone; decodes: settings that tuning may decode; adaptive: k and λ are chosen token by token,
+    by a network that is trained on dev, if it wins there; unguarded: the store steers whatever is said; samples: of
+    the bootstrap
     """
 
     text_path: TextPath = field(default_factory=TextPath)
@@ -86,18 +92,10 @@ class AdaptOptions:
     source_language: str | None = None
     index: str = "auto"
     search: SearchOptions = field(default_factory=SearchOptions)
-    decodes: int = 8
+    decodes: int = DECODES
     adaptive: bool = False
+    unguarded: bool = False
     samples: int = 1000
-
-
-@dataclass(frozen=True)
-class _Sentences:
-    """Held-out sentences of the domain, and which way they go into the model. digest: of their file and their voice"""
-
-    given: Sequence[Utterance] | Sequence[Pair]
-    way: Way
-    digest: str
 
 
 def adapt(inputs: Inputs, options: AdaptOptions = AdaptOptions(), progress: bool = True) -> Adaptation:
@@ -160,14 +158,20 @@ class _Adapting:
         self.inputs, self.options, self.reader, self.speaker = inputs, options, reader, speaker
         self.backbone: AnyBackbone = reader.backbone
         self.cache, self.progress = cache, progress
+        folder, search = inputs.out / "translations", options.search
+        self.judging = Judging(self.backbone, options.language, search, options.samples, cache, folder, progress)
 
     def run(self, held_out: dict[str, list[Pair]], leakage: LeakageFilter, dropped: Dropped) -> Adaptation:
         store = self._store(leakage, dropped)
         dev = self._sentences("dev", self.inputs.dev, held_out["dev"])
         tuning = self._tune(store, dev)
-        combiner = self._learn(store, tuning, dev) if self.options.adaptive else tuning.best
+        learned = self._learn(store, tuning, dev) if self.options.adaptive else None
+        steering = self._steering(store, bool(learned and learned["kept"]))
         judged = self._sentences("test", self.inputs.test, held_out["test"]) if self.inputs.test else dev
-        comparisons, sentences = self._compare(store, combiner, judged)
+        search = tuned_search([store], beam=self.options.search.beam, max_length=self.options.search.max_length)
+        sides = [self.judging.judge("domain", judged, store, steering, search)]
+        if (general := self._general()) is not None:
+            sides.append(self.judging.judge("general", general, store, steering, search))
         return Adaptation(
             model=self.reader.directory,
             aligned=self.reader.aligned,
@@ -177,11 +181,10 @@ class _Adapting:
             dropped=dropped,
             leaks=self.inputs.out / "leaks.jsonl",
             tuning=tuning,
-            adaptive=self.options.adaptive,
-            comparisons=tuple(comparisons),
+            learned=learned,
+            unguarded=self.options.unguarded,
+            sides=tuple(sides),
             on="test" if self.inputs.test else "dev",
-            way=judged.way,
-            sentences=sentences,
             voice=self.options.speak or "",
             language=self.options.language,
             seconds={**({"align": self.reader.seconds} if self.reader.seconds else {}), **self.cache.seconds},
@@ -211,22 +214,22 @@ class _Adapting:
         self.cache.recall_directory("store", identity, _STORE, path, build)
         return Datastore.open(path, self.backbone)
 
-    def _sentences(self, name: str, path: Path, pairs: list[Pair]) -> _Sentences:
+    def _sentences(self, name: str, path: Path, pairs: list[Pair]) -> Sentences:
         """As they are tuned on or judged by: heard if there is speech, or a voice that makes some; else read."""
         digest = short_digest(path)
         if is_manifest(path):
-            return _Sentences(read_manifest(path), "speech", digest)
+            return Sentences(read_manifest(path), "speech", digest)
         if self.speaker is None:
-            return _Sentences(pairs, "text", digest)
+            return Sentences(pairs, "text", digest)
         recording = synthesize(pairs, self.speaker, self.inputs.out / "spoken", name, len(pairs), self.progress)
-        return _Sentences(read_manifest(recording.manifest), "speech", f"{digest} {self.speaker.name}")
+        return Sentences(read_manifest(recording.manifest), "speech", f"{digest} {self.speaker.name}")
 
-    def _tune(self, store: Datastore, dev: _Sentences) -> Tuning:
+    def _tune(self, store: Datastore, dev: Sentences) -> Tuning:
         options = self.options
         for language in {sentence.tgt_lang or options.language for sentence in dev.given}:
             store.check(self.backbone, language)
         identity: dict[str, Any] = {"store": store.digest, "dev": [dev.digest, dev.way, options.language]}
-        identity |= {"search": asdict(options.search), "decodes": options.decodes}
+        identity |= {"search": asdict(options.search), "decodes": options.decodes, "space": asdict(_SPACE)}
         before = len(self.cache.found)
         found = self.cache.recall(
             "tuning",
@@ -240,6 +243,7 @@ class _Adapting:
                 dev.way,
                 options.search,
                 options.decodes,
+                _SPACE,
                 language=options.language,
                 progress=self.progress,
             ),
@@ -249,57 +253,45 @@ class _Adapting:
             save_tuned(store, found)
         return found
 
-    def _learn(self, store: Datastore, tuning: Tuning, dev: _Sentences) -> AdaptiveCombiner:
-        """A network trained on the sentences that were tuned on; the store keeps it."""
+    def _learn(self, store: Datastore, tuning: Tuning, dev: Sentences) -> dict[str, Any]:
+        """A network trained on the sentences that were tuned on; the store keeps it if it wins."""
         options = self.options
 
         def learn() -> dict[str, Any]:
             devset = DevSet(self.backbone, dev.given, dev.way, options.language)
-            learned = tune_adaptive(devset, store, tuning.best, options.search, self.progress)
-            save_adaptive(store.path, learned.combiner, store.digest)
+            learned = tune_learned(devset, store, tuning, progress=self.progress)
+            if learned.wins:
+                save_adaptive(store.path, learned.combiner, store.digest)
+            else:
+                remove_adaptive(store.path)
             return learned.record()
 
         identity: dict[str, Any] = {"store": store.digest, "dev": [dev.digest, dev.way, options.language]}
-        identity |= {"search": asdict(options.search), "best": asdict(tuning.best)}
-        self.cache.recall("adaptive", identity, _TUNING, dict[str, Any], learn)
-        if not (store.path / ADAPTIVE).is_file():
+        identity |= {"search": asdict(tuning.tuned_search), "setting": asdict(tuning.setting)}
+        found = self.cache.recall("adaptive", identity, _TUNING, dict[str, Any], learn)
+        if found["kept"] and not (store.path / ADAPTIVE).is_file():
             learn()  # an equal store took the place of the one that had it
-        return load_learned(store)
+        return found
 
-    def _compare(self, store: Datastore, combiner: Combiner, judged: _Sentences) -> tuple[list[Comparison], int]:
-        """By paired bootstrap resampling: the model with the store beside the model alone."""
-        options = self.options
-        devset = DevSet(self.backbone, judged.given, judged.way, options.language)
-        identity: dict[str, Any] = {"model": model_digest(self.backbone), "search": asdict(options.search)}
-        identity |= {"sentences": [judged.digest, judged.way, options.language]}
-        base = self.cache.recall(
-            "base", identity, _TRANSLATING, list[str], lambda: self._translate(devset, "model alone")
-        )
-        if combiner.is_inactive:
-            adapted = base
-        else:
-            fusion = KnnFusion(store, combiner)
-            identity |= {"store": store.digest, "knn": _identity(combiner)}
-            adapted = self.cache.recall(
-                "adapted", identity, _TRANSLATING, list[str], lambda: self._translate(devset, "with the store", fusion)
-            )
-        with stage("testing significance", self.progress):
-            return compare(adapted, base, devset.references, samples=options.samples), len(devset)
+    def _steering(self, store: Datastore, adaptive: bool) -> KnnFusion | GuardedFusion:
+        """The store on, as `npda translate` has it."""
+        counter = None
+        if not self.options.unguarded:
+            counter = find_counter(self.backbone, self.reader.directory, self.options.language)
+        return steer(self.backbone, [store], counter.store if counter else None, Chosen(adaptive=adaptive))
 
-    def _translate(self, devset: DevSet, how: str, *fusions: KnnFusion) -> list[str]:
-        with bar(self.progress) as display:
-            task = display.add_task(f"translating: {how}", total=len(devset), note="")
-            return devset.translations(self.options.search, fusions, lambda done: display.advance(task, done))
-
-
-def _identity(combiner: Combiner) -> str:
-    """Its signature, with the weights if it has any."""
-    if not isinstance(combiner, AdaptiveCombiner):
-        return str(combiner)
-    weights = hashlib.sha256()
-    for tensor in combiner.state_dict().values():
-        weights.update(tensor.numpy().tobytes())
-    return f"{combiner} {weights.hexdigest()[:16]}"
+    def _general(self) -> Sentences | None:
+        """General sentences: those given, else those that alignment was judged by, or that the counter-store lacks."""
+        if (path := self.inputs.general_test) is not None:
+            return self._sentences("general", path, _pairs(path))
+        counter = find_counter(self.backbone, self.reader.directory, self.options.language)
+        paths = self.options.text_path.dev or ((counter.path / HELD_OUT,) if counter else ())
+        if not paths:
+            return None
+        found = [self._sentences(f"general{number}", path, _pairs(path)) for number, path in enumerate(paths)]
+        given = [sentence for each in found for sentence in each.given]
+        chosen = random.Random(0).sample(given, min(len(given), HELD_OUT_SENTENCES))
+        return Sentences(chosen, found[0].way, " ".join(each.digest for each in found))  # pyright: ignore[reportArgumentType]
 
 
 def is_manifest(path: Path) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from npda.adapt.verdict import Judged
 from npda.evaluation.devset import Way
 from npda.evaluation.significance import Comparison
-from npda.evaluation.tuning.objective import parameters
 from npda.evaluation.tuning.search import Tuning
 
 
@@ -30,8 +30,8 @@ class Adaptation:
     """A model, a store, and what they gain together.
 
     aligned: whether the text path was trained "now", "before", or there was "no" need to; on: the sentences judged by;
-    way: how they went into the model; adaptive: whether k and λ are chosen token by token, not as tuned;
-    seconds: by stage; found: stages an earlier call had done
+    learned: what came of training a network that chooses k and λ token by token, if that was asked for; sides: the
+    domain, and general sentences if there are any; seconds: by stage; found: stages an earlier call had done
     """
 
     model: Path
@@ -42,22 +42,46 @@ class Adaptation:
     dropped: Dropped
     leaks: Path
     tuning: Tuning
-    adaptive: bool
-    comparisons: tuple[Comparison, ...]
+    learned: dict[str, Any] | None
+    unguarded: bool
+    sides: tuple[Judged, ...]
     on: Literal["dev", "test"]
-    way: Way
-    sentences: int
     voice: str
     language: str | None
     seconds: dict[str, float]
     found: tuple[str, ...]
 
     @property
+    def adaptive(self) -> bool:
+        """Whether k and λ are chosen token by token."""
+        return bool(self.learned and self.learned["kept"])
+
+    @property
+    def domain(self) -> Judged:
+        return self.sides[0]
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        return self.domain.comparisons
+
+    @property
+    def way(self) -> Way:
+        return self.domain.way
+
+    @property
+    def sentences(self) -> int:
+        return self.domain.sentences
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for side in self.sides for warning in side.warnings]
+
+    @property
     def next_commands(self) -> tuple[str, str]:
         """What to type now: translate, and ask why."""
         language = ["--language", self.language] if self.language else []
-        adaptive = ["--adaptive"] if self.adaptive else []
-        common = ["speech.wav", "--model", str(self.model), "--store", str(self.store), *language, *adaptive]
+        how = [*(["--adaptive"] if self.adaptive else []), *(["--unguarded"] if self.unguarded else [])]
+        common = ["speech.wav", "--model", str(self.model), "--store", str(self.store), *language, *how]
         return (
             shlex.join(["npda", "translate", *common]),
             shlex.join(["npda", "explain", *common, "--html", "why.html"]),
@@ -75,16 +99,17 @@ class Adaptation:
             "pairs": self.dropped.kept,
             "leaks": self.dropped.leaks,
             "leaks_file": str(self.leaks),
-            "best": parameters(self.tuning.best),
+            "best": self.tuning.setting.record(),
             "adaptive": self.adaptive,
+            "learned": self.learned,
+            "unguarded": self.unguarded,
             "tuned_on": self.tuning.way,
             "judged_on": self.on,
             "way": self.way,
             "sentences": self.sentences,
-            "comparisons": [
-                {**asdict(c), "delta": c.delta, "significant": c.significant, "verdict": str(c)}
-                for c in self.comparisons
-            ],
+            "comparisons": self.domain.record()["comparisons"],
+            "sides": [side.record() for side in self.sides],
+            "warnings": self.warnings,
             "seconds": self.seconds,
             "found": list(self.found),
             "next": list(self.next_commands),

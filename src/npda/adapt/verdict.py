@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -90,11 +90,11 @@ def judge(
     samples: int = 1000,
 ) -> Judged:
     """Score both systems, count what goes wrong with them, and test whether they differ."""
-    outcomes = (Outcome.of(texts, references, store) for texts in (alone, adapted))
-    return Judged(side, way, *outcomes, tuple(compare(adapted, alone, references, samples=samples)))
+    before, after = Outcome.of(alone, references, store), Outcome.of(adapted, references, store)
+    return Judged(side, way, before, after, tuple(compare(adapted, alone, references, samples=samples)))
 
 
-def keep_translations(folder: Path, side: Side, texts: dict[str, Sequence[str]]) -> None:
+def keep_translations(folder: Path, side: Side, texts: Mapping[str, Sequence[str]]) -> None:
     """Text files with a sentence per line: FOLDER/SIDE.SYSTEM.txt. texts: by system"""
     for system, lines in texts.items():
         write_lines(folder / f"{side}.{system}.txt", [" ".join(line.split()) for line in lines])

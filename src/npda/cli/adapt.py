@@ -16,6 +16,7 @@ from npda.cli.options import (
     Quiet,
     SourceLanguage,
     UnchangedModel,
+    Unguarded,
     Verbose,
     shows_progress,
 )
@@ -23,6 +24,8 @@ from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.adapt.results import Adaptation
+    from npda.evaluation.significance import Comparison
+    from npda.evaluation.tuning.objective import Outcome
 
 
 def adapt(
@@ -32,6 +35,13 @@ def adapt(
     out: Annotated[Path, typer.Option(help="Directory for the store and the results; an interrupted run resumes.")],
     test: Annotated[
         Path | None, typer.Option(help="Other held-out sentences to test on: a manifest of speech, or pairs.")
+    ] = None,
+    general_test: Annotated[
+        Path | None,
+        typer.Option(
+            help="General sentences to measure the price by: a manifest or pairs "
+            "[default: --general-dev, or those held out of the counter-store]."
+        ),
     ] = None,
     triplets: Annotated[
         list[Path] | None, typer.Option(help="General speech with transcripts and translations (manifest), to align.")
@@ -50,10 +60,14 @@ def adapt(
     source_language: SourceLanguage = None,
     index: Annotated[str, typer.Option(help="Index of the store, as `npda build --index`.")] = "auto",
     beam: Annotated[int, typer.Option(min=1, help="Beam size that translation will use.")] = 5,
-    decodes: Decodes = 8,
+    decodes: Decodes = 10,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Train a network on dev that chooses k and λ for every token.")
+        bool,
+        typer.Option(
+            "--adaptive", help="Train a network on dev that chooses k and λ for every token; used if it wins there."
+        ),
     ] = False,
+    unguarded: Unguarded = False,
     as_json: AsJson = False,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -63,7 +77,8 @@ def adapt(
 
     Teaches the model to read, if it cannot yet (once per model and language; the next domain reuses it); drops pairs
     that would leak dev or test sentences; builds the datastore; chooses k, λ and T on dev; and compares with the model
-    alone by paired bootstrap, on test if you give one. A second call does only what is missing or has changed.
+    alone by paired bootstrap, on test if you give one, and on general sentences, where the store should change nothing.
+    Whatever got worse is said. A second call does only what is missing or has changed.
 
     Examples:
 
@@ -79,7 +94,8 @@ def adapt(
         npda adapt --model openai/whisper-base --source-language German --triplets general.tsv \\
             --general-dev general-dev.tsv --general-text german.txt --text domain.tsv --dev dev.tsv --out whisper
     """
-    for path in (text, dev, *([test] if test else []), *(triplets or []), *(general_dev or []), *(general_text or [])):
+    optional = [path for path in (test, general_test) if path is not None]
+    for path in (text, dev, *optional, *(triplets or []), *(general_dev or []), *(general_text or [])):
         if not path.is_file():
             raise InputError(f"There is no file {path}.")
     if bool(triplets) != bool(general_dev):
@@ -99,8 +115,10 @@ def adapt(
         search=SearchOptions(beam),
         decodes=decodes,
         adaptive=adaptive,
+        unguarded=unguarded,
     )
-    found = run(Inputs(model, text, dev, out, test), options, progress=shows_progress(quiet, verbose, as_json))
+    inputs = Inputs(model, text, dev, out, test, general_test)
+    found = run(inputs, options, progress=shows_progress(quiet, verbose, as_json))
     if as_json:
         print(json.dumps(found.record(), ensure_ascii=False))
     else:
@@ -111,34 +129,57 @@ def _print(found: Adaptation) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    columns = ("sentences", "system", "BLEU", "chrF", "length", "cut short", "empty", "loops", "copies", "invented")
+    table = Table(*columns, title="gain and price", padding=(0, 0))
+    for side in found.sides:
+        on = found.on if side.side == "domain" else "general"
+        voice = f", {found.voice}" if found.voice and side.way == "speech" else ""
+        table.add_row(f"{on} ({side.sentences}, {side.way}{voice})", "model alone", *_figures(side.alone))
+        scores = [_changed(c) for c in side.comparisons]
+        table.add_row("", "adapted", *scores, *_figures(side.adapted)[2:], end_section=True)
     console = Console(highlight=False)
-    way = f"{found.way}, read by {found.voice}" if found.voice and found.way == "speech" else found.way
-    table = Table(
-        "metric", "model alone", "adapted", "Δ", "p", title=f"{found.on}: {found.sentences} sentences ({way})"
-    )
-    for c in found.comparisons:
-        scores = (f"{c.baseline_value:.2f}", f"{c.value:.2f}", f"{c.delta:+.2f}")
-        table.add_row(c.metric, *scores, f"{c.p_value:.4f}" if c.delta else "–")
     console.print(table)
     for line in _lines(found):
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _figures(outcome: Outcome) -> list[str]:
+    faults = outcome.faults
+    counts = (faults.cut_short, faults.empty, faults.looping, faults.copies, faults.invented)
+    return [f"{outcome.bleu:.2f}", f"{outcome.chrf:.2f}", f"{faults.length_ratio:.2f}", *map(str, counts)]
+
+
+def _changed(c: Comparison) -> str:
+    """A score with its difference from that of the model alone."""
+    return f"{c.value:.2f} ({c.delta:+.2f}, p {c.p_value:.3f})" if c.delta else f"{c.value:.2f}"
 
 
 def _lines(found: Adaptation) -> list[str]:
     best, taught = found.tuning.best, {"now": ", taught to read now", "before": ", taught to read before", "no": ""}
     lines = [
         *map(str, found.comparisons),
+        *found.warnings,
         f"model: {found.model}{taught[found.aligned]}",
         f"store: {found.store}, {found.keys:,} keys of {found.dropped.kept:,} pairs ({found.kind})",
-        f"k {best.k}, λ {best.lambda_:g}, T {best.temperature:g}, tuned on {found.tuning.sentences} dev sentences "
-        f"({found.tuning.way}) and kept in the store",
+        f"k {best.k}, λ {best.lambda_:g}, T {best.temperature:g}, length penalty {found.tuning.length_penalty:g}, "
+        f"tuned on {found.tuning.sentences} dev sentences ({found.tuning.way}) and kept in the store",
     ]
     if found.adaptive:
         lines.append("k and λ are chosen token by token, by a network trained on these sentences and kept in the store")
-    elif best.lambda_ == 0:
+    elif found.learned:
+        held_out, constants = (found.learned[name] for name in ("held_out", "constants"))
+        lines.append(
+            "The network that chooses k and λ token by token is left out: on held-out folds of dev it gave "
+            f"{held_out['bleu']} BLEU and {held_out['chrf']} chrF, one k and λ "
+            f"{constants['bleu']} and {constants['chrf']}."
+        )
+    if best.lambda_ == 0 and not found.adaptive:
         lines.append("The datastore does not help on these sentences: λ is 0, the model alone.")
     if found.dropped.leaks:
         lines.append(f"{found.dropped.leaks:,} pairs left out, as they give away held-out sentences: {found.leaks}")
+    if len(found.sides) == 1:
+        lines.append("What the store costs elsewhere was not measured: give general sentences with --general-test.")
+    lines.append(f"all translations: {found.store.parent / 'translations'}")
     if found.on == "dev":
         lines.append(
             "Measured on the sentences it was tuned on: with --test the figures would be those to be expected."
