@@ -108,12 +108,12 @@ def test_every_verb_has_examples(verb):
 
 def test_translate_writes_every_format(model, recordings):
     files = [recordings / "short.wav", recordings / "long.flac"]
-    text = npda("translate", *files, "--model", model, "--max-length", 20)
+    text = npda("translate", *files, "--model", model, "--max-length", 5)
     assert text.returncode == 0, text.stderr
     lines = text.stdout.split("\n")[:-1]
     assert len(lines) == 2
 
-    records = npda("translate", *files, "--model", model, "--max-length", 20, "-f", "json", "--n-best", 3).stdout
+    records = npda("translate", *files, "--model", model, "--max-length", 5, "-f", "json", "--n-best", 3).stdout
     objects = [json.loads(line) for line in records.splitlines()]
     assert [o["text"] for o in objects] == lines
     (segment,) = objects[1]["segments"]

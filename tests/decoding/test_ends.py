@@ -66,6 +66,15 @@ def test_white_space_loses_to_words():
     assert found[0].score < found[1].score
 
 
+def test_a_long_row_of_marks_loses_to_words():
+    word = {"<eos>": 0.5, "...": 0.5}
+    model = Bigrams({"<start>": {"...": 0.9, "a": 0.1}, "...": word, "a": {"<eos>": 1.0}})
+    (found,) = search(model, model.memory(0), [START], SearchOptions(beam=5, n_best=5, max_length=4))
+    written = [model.target.decode(hypothesis.tokens) for hypothesis in found]
+    assert written[0] == "..."
+    assert written.index("a") < written.index("." * 9)
+
+
 def test_a_loop_leaves_the_race_to_the_others():
     model = Bigrams(STICKY)
     (found,) = search(model, model.memory(0), [START], BEAM)

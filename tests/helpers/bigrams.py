@@ -11,7 +11,7 @@ from torch import Tensor
 
 from npda.models.backbone import Memory, Suppressed
 
-WORDS = ["<pad>", "<eos>", "<start>", " ", "a", "b", "c", "d", "e", "f"]
+WORDS = ["<pad>", "<eos>", "<start>", " ", "a", "b", "c", "d", "e", "f", "..."]
 PAD, EOS, START = range(3)
 _RARE, _RARER = 1e-9, 1e-15  # words that are not named, and the end where it is not
 

@@ -16,6 +16,7 @@ from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.whisper import Whisper
+from npda.models.whisper_tokens import WhisperTokens
 from npda.training.objectives.alignment import Align, AlignBatch
 
 GREEDY = SearchOptions(beam=1, max_length=40, stop_loops=False)  # random weights love loops
@@ -216,6 +217,14 @@ def test_a_store_built_from_text_steers_decoding_and_belongs_to_its_model(tmp_pa
     torch.manual_seed(1)
     model.add_text_encoder(layers=2).eval()
     family_store.steers_and_belongs(model, tiny_whisper.backbone(seed=1), WAVES, GREEDY, tmp_path)
+
+
+def test_blanks_to_be_filled_in_are_suppressed():
+    """The small vocabulary has none; with one more token it has one."""
+    assert tiny_whisper.backbone().suppressed.always == ()
+    tokenizer = tiny_whisper.tokenizer()
+    tokenizer.add_tokens(["____"])
+    assert WhisperTokens(tokenizer, len(tokenizer)).blanks == (tokenizer.convert_tokens_to_ids("____"),)
 
 
 def test_real_weights_write_what_transformers_generates():

@@ -6,6 +6,7 @@ leaves the batch as soon as it is decided, and what it gets does not depend on t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +20,7 @@ from npda.decoding.loops import ends_in_loop, first_loop
 from npda.models.backbone import Backbone, Memory
 
 _NEVER = -1.0e9  # a score below any real one, and finite: differences of it stay numbers
+_MARKS = re.compile(r"([^\w\s]|_)\1{7,}")  # as "________", which may be a token or two
 _LOOP_CHECK = 4  # steps from one look for loops to the next
 
 # What it took to bring a sentence to its end, see ``npda.decoding.retry``
@@ -135,9 +137,9 @@ def search(
 
 def is_usable(backbone: Backbone, hypothesis: Hypothesis, options: SearchOptions) -> bool:
     """Whether it has text and no loop."""
-    if options.stop_loops and first_loop(hypothesis.tokens) is not None:
-        return False
-    return bool(backbone.target.decode(hypothesis.tokens).strip())
+    text = backbone.target.decode(hypothesis.tokens).strip()
+    loops = options.stop_loops and (first_loop(hypothesis.tokens) is not None or _MARKS.search(text) is not None)
+    return bool(text) and not loops
 
 
 class _Rules:

@@ -71,7 +71,7 @@ class Whisper(nn.Module):
         self.max_target: int = model.config.max_target_positions
         generation: Any = model.generation_config
         self.suppressed = Suppressed(
-            tuple(generation.suppress_tokens or ()), tuple(generation.begin_suppress_tokens or ())
+            (*(generation.suppress_tokens or ()), *self.target.blanks), tuple(generation.begin_suppress_tokens or ())
         )
         defaults = (seconds for seconds in (silence, self._trained_silence) if seconds is not None)
         self.silence: float = next(defaults, SILENCE)

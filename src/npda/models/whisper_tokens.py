@@ -13,6 +13,8 @@ from transformers import WhisperTokenizer
 
 from npda.io.errors import InputError
 
+# Blanks to be filled in: nobody says them, but Whisper writes them where it is led astray. OpenAI suppresses "_" alone.
+_BLANKS = ("__", "____", "Ġ_", "Ġ__")
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 
 
@@ -46,6 +48,13 @@ class WhisperTokens:
 
     def digest(self) -> str:
         return self._digest
+
+    @cached_property
+    def blanks(self) -> tuple[int, ...]:
+        """Tokens that are nothing but underscores."""
+        name = self.tokenizer.convert_ids_to_tokens
+        # What a vocabulary lacks is given the number of another token.
+        return tuple(id_ for blank in _BLANKS if name(id_ := self.tokenizer.convert_tokens_to_ids(blank)) == blank)
 
     @cached_property
     def languages(self) -> tuple[str, ...]:
