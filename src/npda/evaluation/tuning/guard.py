@@ -14,16 +14,18 @@ import numpy as np
 
 from npda.datastore.retrieval.protocol import Retriever
 from npda.decoding.knn.guard import Evidence, Guard, nearness
-from npda.evaluation.devset import DevSet
+from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.tuning.likelihood import forced
 
-STEEPEST = 40.0  # sides that are told apart without fault would ask for an infinite slope
-FLATTEST = 4.0
+OPEN = 0.93  # how far the gate is open at the mean evidence of a domain's sentences, and closed at that of general ones
+TEXT_SHARE = 0.6  # of the evidence on text that is left on speech
+_OFF_CENTRE = 1 / 6  # of the gap between the means, by which the bias may be nearer to one of them
+_FLATTEST, _STEEPEST = 2.0, 60.0
 
 
 @dataclass(frozen=True)
 class GuardFit:
-    """domain, general: the share of the sentences whose gate, on average, is on their side"""
+    """domain, general: the share of the sentences whose mean evidence is on their side"""
 
     guard: Guard
     domain: float
@@ -53,17 +55,18 @@ def smoothed(near: np.ndarray) -> np.ndarray:
     return np.array([evidence.add(near[t : t + 1, None], prefix[:, : t + 1], sentence)[0, 0] for t in range(len(near))])
 
 
-def fit_guard(domain: Sequence[np.ndarray], general: Sequence[np.ndarray]) -> GuardFit:
-    """The gate of two normal distributions of evidence with one variance, both sides equally likely beforehand.
+def fit_guard(domain: Sequence[np.ndarray], general: Sequence[np.ndarray], way: Way) -> GuardFit:
+    """The gate that is ``OPEN`` at the mean evidence of domain sentences, and as far closed at that of general ones.
 
-    Then log p(domain) / p(general) = slope · (evidence − bias) with slope = (μ_d − μ_g) / σ², bias = (μ_d + μ_g) / 2.
-    domain, general: [steps] of evidence for each sentence; every sentence counts alike, however long it is
+    It turns where store and counter-store are equally near, unless that is far from the middle between the two means,
+    as it is where one store is much smaller. A steeper gate would leave no doubt, and could not be reopened.
+    domain, general: [steps] of evidence for each sentence; way: how the sentences went into the model
     """
-    means = [np.concatenate([np.full(len(e), 1 / len(e)) for e in side]) for side in (domain, general)]
-    values = [np.concatenate(list(side)).astype(np.float64) for side in (domain, general)]
-    mu_d, mu_g = (float(np.average(v, weights=w)) for v, w in zip(values, means, strict=True))
-    spread = [np.average((v - mu) ** 2, weights=w) for v, w, mu in zip(values, means, (mu_d, mu_g), strict=True)]
-    slope = (mu_d - mu_g) / max(float(np.mean(spread)), 1e-6)
-    guard = Guard(float(np.clip(slope, FLATTEST, STEEPEST)), (mu_d + mu_g) / 2)
-    right = [float(np.mean([guard.logit(e).mean() > 0 for e in side])) for side in (domain, general)]
-    return GuardFit(guard, right[0], 1 - right[1])
+    means = [np.array([evidence.mean() for evidence in side]) for side in (domain, general)]
+    mu_domain, mu_general = (float(side.mean()) for side in means)
+    middle, gap = (mu_domain + mu_general) / 2, max(mu_domain - mu_general, 1e-6)
+    bias = float(np.clip(0.0, middle - _OFF_CENTRE * gap, middle + _OFF_CENTRE * gap))
+    slope = 2 * float(np.log(OPEN / (1 - OPEN))) / (gap * (TEXT_SHARE if way == "text" else 1.0))
+    guard = Guard(float(np.clip(slope, _FLATTEST, _STEEPEST)), bias)
+    right = float((means[0] > bias).mean()), float((means[1] <= bias).mean())
+    return GuardFit(guard, *right)

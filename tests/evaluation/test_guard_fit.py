@@ -1,0 +1,69 @@
+"""Fitting a gate: the formulas, and a store that is told from general text."""
+
+import math
+
+import numpy as np
+import pytest
+import tiny_store
+
+from npda.datastore.store import Datastore
+from npda.decoding.beam import SearchOptions
+from npda.decoding.knn.guard import MEMORY, nearness
+from npda.evaluation.devset import DevSet
+from npda.evaluation.tuning.guard import OPEN, evidence_along, fit_guard, smoothed
+
+
+def flat(*values: float) -> list[np.ndarray]:
+    return [np.full(3, value) for value in values]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def test_the_gate_is_open_at_the_domain_and_closed_at_general_text():
+    fit = fit_guard(flat(0.2, 0.4), flat(-0.2, -0.4), "speech")
+    assert fit.guard.bias == 0
+    assert sigmoid(fit.guard.slope * 0.3) == pytest.approx(OPEN)
+    assert (fit.domain, fit.general) == (1.0, 1.0)
+
+
+def test_text_counts_for_less_than_speech():
+    speech, text = (fit_guard(flat(0.3), flat(-0.3), way).guard.slope for way in ("speech", "text"))
+    assert text == pytest.approx(speech / 0.6)
+
+
+def test_the_bias_follows_sides_that_are_both_on_one_side():
+    fit = fit_guard(flat(-0.1), flat(-0.4), "speech")
+    assert -0.25 < fit.guard.bias < -0.1
+    assert fit.guard.bias == pytest.approx(-0.25 + 0.3 / 6)
+
+
+def test_sentences_on_the_wrong_side_are_counted():
+    fit = fit_guard(flat(0.3, 0.4, -0.3), flat(-0.2, 0.2), "speech")
+    assert (fit.domain, fit.general) == (pytest.approx(2 / 3), 0.5)
+
+
+def test_evidence_along_translations_is_that_of_their_states_one_by_one(tmp_path):
+    model = tiny_store.backbone()
+    store, counter = (Datastore.build(model, tiny_store.pairs(30, seed), tmp_path / f"{seed}") for seed in (1, 2))
+    devset = DevSet(model, tiny_store.pairs(5, seed=3), "text")
+    texts = devset.translations(SearchOptions(beam=2, max_length=8))
+    found = evidence_along(devset, texts, store, counter)
+    along = devset.along(texts)
+    for batch in along.batches:
+        for place, states in zip(batch.places, along.states(batch, along.memory(batch)), strict=True):
+            d = [
+                tiny_store.brute_force(s.entries.keys(np.arange(len(s))), states.numpy(), 1)[0][:, 0]
+                for s in (store, counter)
+            ]
+            np.testing.assert_allclose(found[place], smoothed(nearness(*d)), atol=1e-2)
+
+
+def test_smoothing_word_for_word():
+    near, total, steps = [0.5, -0.2, 0.1], 0.0, 0.0
+    expected = []
+    for r in near:
+        total, steps = MEMORY * total + r, MEMORY * steps + 1
+        expected.append(total / (steps + 1))
+    assert smoothed(np.array(near, np.float32)).tolist() == pytest.approx(expected)
