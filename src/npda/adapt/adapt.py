@@ -23,7 +23,7 @@ from npda.adapt.judging import Judging, Sentences
 from npda.adapt.results import Adaptation, Dropped
 from npda.adapt.text_path import Reader, TextPath, with_text_path
 from npda.corpus.leakage import Leak, LeakageFilter
-from npda.corpus.manifest import read_manifest
+from npda.corpus.manifest import is_manifest, read_manifest
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs
 from npda.corpus.recording import synthesize
 from npda.corpus.voices import Voice, voice
@@ -45,7 +45,7 @@ from npda.evaluation.tuning.save import save_tuned
 from npda.evaluation.tuning.search import DECODES, LENGTH_PENALTIES, Tuning, tune
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
-from npda.io.files import atomic_write, stream_lines
+from npda.io.files import atomic_write
 from npda.io.locks import locked
 from npda.io.progress import track
 from npda.stages.code import Code
@@ -292,11 +292,6 @@ class _Adapting:
         given = [sentence for each in found for sentence in each.given]
         chosen = random.Random(0).sample(given, min(len(given), HELD_OUT_SENTENCES))
         return Sentences(chosen, found[0].way, " ".join(each.digest for each in found))  # pyright: ignore[reportArgumentType]
-
-
-def is_manifest(path: Path) -> bool:
-    """Whether a table is of speech, by its header."""
-    return {"audio", "n_frames"} <= set(next(stream_lines(path), "").split("\t"))
 
 
 def _pairs(path: Path) -> list[Pair]:

@@ -11,6 +11,8 @@ from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 
 if TYPE_CHECKING:
     from npda.datastore.store import Datastore
+    from npda.decoding.knn.tuned import Tuned
+    from npda.decoding.knn.tuned_guard import FittedGuard
 
 
 def inspect(
@@ -43,13 +45,18 @@ def inspect(
 
 
 def print_store(store: Datastore, as_json: bool = False, verified: bool = False) -> None:
-    """Print a store's description on standard output."""
+    """Print a store's description on standard output: what is in it, what it gains, what it costs elsewhere."""
+    from npda.decoding.knn.tuned import load_tuned_record
+    from npda.decoding.knn.tuned_guard import load_guard
+
     if as_json:
         import json
 
         content = store.info.model_dump(mode="json", exclude={"shards"})
         content |= {"path": str(store.path), "digest": store.digest, "kinds": list(store.info.kinds)}
         content |= {"shards": len(store.info.shards), "bytes": store.sizes(), "verified": verified}
+        content |= {"tuned": tuned.model_dump(by_alias=True) if (tuned := load_tuned_record(store)) else None}
+        content |= {"guard": guard.model_dump() if (guard := load_guard(store)) else None}
         print(json.dumps(content, ensure_ascii=False))
         return
 
@@ -59,7 +66,7 @@ def print_store(store: Datastore, as_json: bool = False, verified: bool = False)
     table = Table(title=str(store.path), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in _rows(store):
+    for name, value in [*_rows(store), *_card(load_tuned_record(store), load_guard(store))]:
         table.add_row(name, value)
     if verified:
         table.add_row("verified", "every checksum, count, key and value is as it should be")
@@ -100,6 +107,21 @@ def _rows(store: Datastore) -> list[tuple[str, str]]:
         ("vocabulary", f"{info.vocabulary_size:,} tokens, {info.vocabulary[:12]}"),
         ("digest", store.digest[:12]),
     ]
+
+
+def _card(tuned: Tuned | None, guard: FittedGuard | None) -> list[tuple[str, str]]:
+    """What the store was tuned to, what it gained in its domain, and what it cost general sentences."""
+    if tuned is None:
+        return [("tuned", "not yet: run `npda tune`")]
+    options = tuned.options
+    settings = f"k {options.k}, λ {options.lambda_:g}, T {options.temperature:g}, α {tuned.length_penalty:g}"
+    gain = f"BLEU {tuned.base_bleu:.1f} → {tuned.bleu:.1f}"
+    if tuned.chrf is not None and tuned.base_chrf is not None:
+        gain += f", chrF {tuned.base_chrf:.1f} → {tuned.chrf:.1f}"
+    rows = [("tuned", f"{settings} ({tuned.way})"), ("gain on dev", gain)]
+    if guard is None:
+        return [*rows, ("gate", "none: left on, the store steers whatever is said")]
+    return [*rows, *zip(("gate", "price"), (line.split(": ", 1)[1] for line in guard.lines()), strict=False)]
 
 
 def _bytes(count: int) -> str:

@@ -40,6 +40,16 @@ def tune(
     text: Annotated[
         Path | None, typer.Option(help="Held-out in-domain pairs (.tsv); use this if you have no dev speech.")
     ] = None,
+    general: Annotated[
+        Path | None,
+        typer.Option(
+            help="General sentences (a manifest or pairs) that the store must not spoil [default: those held out of "
+            "the model's counter-store]."
+        ),
+    ] = None,
+    unguarded: Annotated[
+        bool, typer.Option("--unguarded", help="Tune as in the paper, without a gate that leaves general speech alone.")
+    ] = False,
     beam: Annotated[int, typer.Option(min=1, help="Beam size that translation will use.")] = 5,
     length_penalty: Annotated[
         float | None, typer.Option(help="α in score / length^α [default: the best of 0.6, 1.0 and 1.4].")
@@ -69,6 +79,9 @@ def tune(
     it. The best has the highest mean of BLEU and chrF, smoothed over the λ beside it, among settings that cut no more
     sentences short, and send no more into loops, than the model alone does (2 % of the sentences are allowed for).
 
+    If the model has a counter-store, the gate of the store is fitted as well, so that the store may stay on, and what
+    it costs general sentences is measured and kept with it. Give --general speech if you tune on speech.
+
     Examples:
 
         npda tune --model runs/demo/model --store runs/demo/stores/parliament-text \\
@@ -90,10 +103,12 @@ def tune(
     from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
     from npda.evaluation.tuning.climb import Space
-    from npda.evaluation.tuning.save import save_tuned
+    from npda.evaluation.tuning.guard import guarding_for
+    from npda.evaluation.tuning.save import save_guarding, save_tuned
     from npda.evaluation.tuning.search import LENGTH_PENALTIES
     from npda.evaluation.tuning.search import tune as run
     from npda.models import load_backbone
+    from npda.models.hub import model_directory
 
     sentences = read_manifest(speech) if speech is not None else read_pairs(text or "")
     Datastore.open(store)  # looked at first: a model takes its time to load
@@ -106,8 +121,11 @@ def tune(
     space = Space(length_penalties=LENGTH_PENALTIES if length_penalty is None else ())
     options = SearchOptions(beam, LENGTH_PENALTIES[0] if length_penalty is None else length_penalty, max_length)
     way = "speech" if speech is not None else "text"
-    tuning = run(backbone, opened, sentences, way, options, decodes, space, language, progress)
+    directory = model_directory(model)
+    guarding = None if unguarded else guarding_for(backbone, directory, opened, general, way, options, language)
+    tuning = run(backbone, opened, sentences, way, options, decodes, space, language, progress, guarding)
     save_tuned(opened, tuning)
+    fitted = save_guarding(opened, tuning, guarding, progress) if guarding else None
     learned = None
     if adaptive:
         from npda.decoding.knn.adaptive import remove_adaptive, save_adaptive
@@ -125,9 +143,12 @@ def tune(
         plot_tuning(tuning, plot)
     if as_json:
         record = tuning.record() | ({"adaptive": learned.record()} if learned else {})
+        record |= {"guard": fitted.model_dump(exclude={"format"})} if fitted else {}
         print(json.dumps(record, ensure_ascii=False))
     else:
         _print(tuning, store, learned)
+        if fitted:
+            print("\n".join(fitted.lines()))
 
 
 def _print(tuning: Tuning, store: Path, learned: LearnedTuning | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from npda.io.errors import InputError
-from npda.io.files import audio_piece, read_lines, write_lines
+from npda.io.files import audio_piece, read_lines, stream_lines, write_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,11 @@ def read_manifest(path: str | Path, check_audio: bool = False) -> list[Utterance
             raise InputError(f"{where}, column audio: there is no file {audio_piece(audio)[0]}.")
         utterances.append(utterance)
     return utterances
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a table is of speech, by its header."""
+    return {"audio", "n_frames"} <= set(next(stream_lines(path), "").split("\t"))
 
 
 def write_manifest(path: str | Path, utterances: Iterable[Utterance]) -> None:

@@ -37,6 +37,13 @@ class Price(_Part):
     base_chrf: float
     p_chrf: float
 
+    def line(self) -> str:
+        """For people."""
+        return (
+            f"left on for {self.sentences} general sentences ({self.way}): BLEU {self.base_bleu:.1f} → {self.bleu:.1f} "
+            f"(p {self.p_bleu:.3f}), chrF {self.base_chrf:.1f} → {self.chrf:.1f} (p {self.p_chrf:.3f})"
+        )
+
 
 class FittedGuard(_Part):
     """All of ``guard.json``.
@@ -58,6 +65,14 @@ class FittedGuard(_Part):
     @property
     def guard(self) -> Guard:
         return Guard(self.slope, self.bias)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        told = (
+            f"gate: puts {self.domain:.0%} of the domain's sentences and {self.general:.0%} of the general ones on "
+            f"their own side ({self.way})"
+        )
+        return [told, *([self.price.line()] if self.price else [])]
 
 
 def save_guard(store: Datastore, fitted: FittedGuard) -> None:

@@ -7,15 +7,33 @@ the store, those of general sentences by the model alone.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
+from npda.corpus.manifest import Utterance, is_manifest, read_manifest
+from npda.corpus.pairs import Pair, read_pairs
+from npda.datastore.counter import find_counter
+from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.retrieval.protocol import Retriever
+from npda.datastore.store import Datastore
+from npda.decoding.beam import SearchOptions
+from npda.decoding.knn.combiners import Combiner, KnnOptions
+from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.decoding.knn.guard import Evidence, Guard, nearness
+from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
+from npda.decoding.knn.tuned_guard import FittedGuard, Price
 from npda.evaluation.devset import DevSet, Way
+from npda.evaluation.significance import compare
 from npda.evaluation.tuning.likelihood import forced
+from npda.evaluation.tuning.objective import Setting
+from npda.models.backbone import Backbone
+
+logger = logging.getLogger(__name__)
 
 OPEN = 0.93  # how far the gate is open at the mean evidence of a domain's sentences, and closed at that of general ones
 TEXT_SHARE = 0.6  # of the evidence on text that is left on speech
@@ -30,6 +48,120 @@ class GuardFit:
     guard: Guard
     domain: float
     general: float
+
+
+class Guarding:
+    """Fits the gate of a store while it is tuned, and measures what the store costs general sentences.
+
+    store: by which the gate is fitted; counter: the counter-store; general: held-out general sentences, heard if those
+    of the domain are; search: how to translate them
+    """
+
+    def __init__(self, store: Datastore, counter: Datastore, general: DevSet, search: SearchOptions) -> None:
+        self.store, self.general, self.search = store, general, search
+        self._counter = counter
+        self._answers = CachingRetriever(counter, 1)
+        self._found: GuardFit | None = None
+
+    @property
+    def found(self) -> GuardFit:
+        if self._found is None:
+            raise ValueError("the gate has not been fitted yet")
+        return self._found
+
+    @cached_property
+    def general_alone(self) -> list[str]:
+        """The model's own translations of the general sentences."""
+        return self.general.translations(self.search)
+
+    def fit(self, domain: DevSet, retriever: Retriever, knn: KnnOptions, search: SearchOptions) -> GuardFit:
+        """Fit the gate to hypotheses of the domain that the store has steered, and general ones of the model alone.
+
+        knn: with which it steers; λ is the middle one
+        """
+        if domain.way != self.general.way:
+            domain = DevSet(domain.backbone, [example.sentence for example in domain.examples], self.general.way)
+        steered = domain.translations(search, [KnnFusion(retriever, replace(knn, lambda_=0.5))])
+        sides = (domain, steered), (self.general, self.general_alone)
+        self._found = fit_guard(
+            *(evidence_along(devset, texts, retriever, self._answers) for devset, texts in sides), self.general.way
+        )
+        return self._found
+
+    def fuse(self, retriever: Retriever, combiner: Combiner, end_weight: float = 1.0) -> GuardedFusion:
+        """The store behind its gate. end_weight: of its votes for the end"""
+        end_votes = EndVotes(self.general.backbone.target.eos, end_weight)
+        return GuardedFusion([GuardedStore(retriever, combiner, self.found.guard, end_votes)], self._answers)
+
+    def price(self, setting: Setting, combiner: Combiner | None = None) -> Price:
+        """What the store costs when it is left on, by paired bootstrap over the general sentences.
+
+        combiner: instead of the setting's own k, λ and T
+        """
+        search = replace(self.search, length_penalty=setting.length_penalty)
+        texts = self.general.translations(search, [self.fuse(self.store, combiner or setting.knn, setting.end_weight)])
+        return price_of(texts, self.general_alone, self.general)
+
+    def fitted(self, price: Price | None) -> FittedGuard:
+        """What the store keeps."""
+        found = self.found
+        return FittedGuard(
+            slope=round(found.guard.slope, 3),
+            bias=round(found.guard.bias, 4),
+            way=self.general.way,
+            domain=round(found.domain, 3),
+            general=round(found.general, 3),
+            counter=self._counter.digest,
+            store=self.store.digest,
+            price=price,
+        )
+
+
+def guarding_for(
+    backbone: Backbone,
+    directory: Path | None,
+    store: Datastore,
+    general: Path | None,
+    way: Way,
+    search: SearchOptions,
+    language: str | None = None,
+) -> Guarding | None:
+    """What fits the gate of a store, or None if the model has no counter-store.
+
+    directory: of the model; general: a manifest or pairs, by default what was held out of the counter-store; way: of
+    the domain's sentences
+    """
+    counter = find_counter(backbone, directory, language)
+    if counter is None:
+        logger.warning(
+            "The model has no counter-store, so that %s is tuned without a gate and will steer whatever is said: make "
+            "one of general text with `npda build --counter`.",
+            store.path,
+        )
+        return None
+    sentences: Sequence[Utterance] | Sequence[Pair] = counter.held_out if general is None else read_sentences(general)
+    spoken = way == "speech" and isinstance(sentences[0], Utterance)
+    return Guarding(store, counter.store, DevSet(backbone, sentences, "speech" if spoken else "text", language), search)
+
+
+def read_sentences(path: Path) -> Sequence[Utterance] | Sequence[Pair]:
+    """A manifest of speech or a table of pairs, told apart by the header."""
+    return read_manifest(path) if is_manifest(path) else read_pairs(path)
+
+
+def price_of(texts: Sequence[str], alone: Sequence[str], general: DevSet) -> Price:
+    """General sentences translated with stores on, beside what the model makes of them alone."""
+    bleu, chrf = compare(texts, alone, general.references, ["bleu", "chrf"])
+    return Price(
+        sentences=len(general),
+        way=general.way,
+        bleu=round(bleu.value, 2),
+        base_bleu=round(bleu.baseline_value, 2),
+        p_bleu=bleu.p_value if bleu.delta else 1.0,
+        chrf=round(chrf.value, 2),
+        base_chrf=round(chrf.baseline_value, 2),
+        p_chrf=chrf.p_value if chrf.delta else 1.0,
+    )
 
 
 def evidence_along(devset: DevSet, texts: Sequence[str], store: Retriever, counter: Retriever) -> list[np.ndarray]:

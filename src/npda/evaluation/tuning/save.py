@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from npda.datastore.store import Datastore
 from npda.decoding.knn.tuned import FILE, Tuned
+from npda.decoding.knn.tuned_guard import FittedGuard, save_guard
+from npda.evaluation.tuning.guard import Guarding
 from npda.evaluation.tuning.objective import parameters
 from npda.evaluation.tuning.search import Tuning
 from npda.io.files import atomic_write
+from npda.io.progress import stage
 
 
 def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
@@ -26,3 +29,12 @@ def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
     with atomic_write(store.path / FILE) as temporary:
         temporary.write_text(tuned.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
     return store.with_distance_scale(tuning.scale) if tuning.scale > 0 else store
+
+
+def save_guarding(store: Datastore, tuning: Tuning, guarding: Guarding, progress: bool = False) -> FittedGuard:
+    """Keep the gate that was fitted while the store was tuned, and the price of leaving it on, measured now."""
+    with stage("measuring what general sentences lose", progress):
+        price = None if tuning.best.is_inactive else guarding.price(tuning.setting)
+    fitted = guarding.fitted(price)
+    save_guard(store, fitted)
+    return fitted

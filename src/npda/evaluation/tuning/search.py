@@ -8,7 +8,7 @@ mistakes derails, so that λ is chosen by what translations are worth.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from npda.corpus.manifest import Utterance
@@ -25,6 +25,7 @@ from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.faults import StoreText
 from npda.evaluation.tuning.climb import Climb, Point, Space, favourite
+from npda.evaluation.tuning.guard import Guarding
 from npda.evaluation.tuning.likelihood import DevNeighbours, Grid, gather, log_likelihoods
 from npda.evaluation.tuning.objective import Decoded, Outcome, Setting, parameters
 from npda.io.errors import InputError
@@ -137,14 +138,16 @@ def tune(
     language: str | None = None,
     progress: bool = True,
     fuse: Fuse | None = None,
+    guarding: Guarding | None = None,
 ) -> Tuning:
     """Choose k, λ and T, and what else of the search the space leaves open.
 
     sentences: in-domain and not in the store; utterances, or with way "text" pairs or transcribed utterances;
     options: of the search, for the model alone as well; decodes: how many settings may be decoded; the model alone is
-    decoded besides; fuse: by default the paper's mixture
+    decoded besides; fuse: by default the paper's mixture; guarding: fits the gate of the store, through which it then
+    speaks in everything that is decoded
     """
-    fuse = fuse or plain(backbone)
+    fuse = guarding.fuse if guarding else fuse or plain(backbone)
     start = time.perf_counter()
     devset = DevSet(backbone, sentences, way, language)
     text = store_text(retriever)
@@ -167,6 +170,9 @@ def tune(
             return Outcome.of(devset.translations(search, fusions, advance), devset.references, text)
 
         base = decode(None)
+        if guarding is not None:
+            display.update(task, description="tuning: the gate")
+            guarding.fit(devset, remembering, favourite(points), options)
         climb = Climb(evidence, points, replace(space, grid=grid), base, decode, decodes)
         best = climb.run(Setting(favourite(points), options.length_penalty))
         display.update(task, completed=(decodes + 2) * len(devset))
