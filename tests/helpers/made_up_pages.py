@@ -9,7 +9,7 @@ from pathlib import Path
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions
 from npda.demo.page import write_report
-from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, DemoReport, SystemResult
+from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, CurvePoint, DemoReport, SystemResult
 from npda.evaluation.faults import Faults
 from npda.evaluation.similarity import Similarity
 from npda.evaluation.tuning.climb import Point
@@ -63,6 +63,7 @@ def demo_report(folder: Path, text: str = "die Küche im Haus") -> DemoReport:
     systems = {
         BASE: SystemResult(94.25, 9.5),
         NPDA: SystemResult(5.125, 73.25, 0.0005),
+        GUARDED: SystemResult(93.75, 74.25, 0.0005),
         KNN_MT: SystemResult(4.875, 75.5, 0.0123),
     }
     curve = tuple(CurvePoint(share, int(2500 * share), int(25000 * share), 73 * share) for share in (0.25, 0.5, 1.0))
@@ -70,6 +71,7 @@ def demo_report(folder: Path, text: str = "die Küche im Haus") -> DemoReport:
     model = folder / text.replace("/", "∕").replace("\x00", "")
     return DemoReport(
         systems,
+        tuning(),
         tuning(),
         tuning(),
         74.5,

@@ -83,7 +83,7 @@ def _print_systems(console: Console, report: DemoReport) -> None:
     from rich.table import Table
 
     from npda.demo.page import p_value
-    from npda.demo.results import BASE, NPDA
+    from npda.demo.results import BASE, GUARDED
 
     table = Table(title="BLEU, English speech → German text")
     table.add_column("System")
@@ -94,23 +94,26 @@ def _print_systems(console: Console, report: DemoReport) -> None:
         against = ["–", "–"]
         if system.p_vs_base is not None:
             against = [f"{system.domain - base:+.1f}", p_value(system.p_vs_base)]
-        style = "bold" if name == NPDA else None
+        style = "bold" if name == GUARDED else None
         table.add_row(name, f"{system.general:.1f}", f"{system.domain:.1f}", *against, style=style)
     console.print(table)
 
 
 def _findings(report: DemoReport) -> list[str]:
-    from npda.demo.results import BASE, KNN_MT, NPDA
+    from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA
 
-    base, npda, upper = (report.systems[name] for name in (BASE, NPDA, KNN_MT))
+    base, npda, guarded, upper = (report.systems[name] for name in (BASE, NPDA, GUARDED, KNN_MT))
     best, spoken, alike = report.best, report.speech_tuning.best, report.similarity
+    gated = report.guarded_tuning.best
     lines = [
         f"text alone, tuned on text: k {best.k}, λ {best.lambda_:g}, T {best.temperature:g}; "
         f"greedy {report.greedy:.1f}, beam {report.tuning.search.beam} {npda.domain:.1f}",
         f"tuned on speech instead: {report.speech_tuned:.1f} ({report.text_tuning_loss:+.1f}; k {spoken.k}, "
         f"λ {spoken.lambda_:g}, T {spoken.temperature:g})",
         f"missing to a store of real speech (kNN-MT): {upper.domain - npda.domain:.1f}",
-        f"price: general speech with parliament's store left on {base.general:.1f} → {npda.general:.1f}",
+        f"behind its gate: k {gated.k}, λ {gated.lambda_:g}, T {gated.temperature:g}; the store stays on for everyday "
+        f"talk at a price of {report.price:.1f} BLEU ({base.general:.1f} → {guarded.general:.1f}), without the gate of "
+        f"{report.price_unguarded:.1f} ({base.general:.1f} → {npda.general:.1f})",
         f"speech and text: cosine {alike['general'].cosine:.3f}, squared distance "
         f"{alike['general'].squared_distance:.1f} (general dev); {alike['parliament'].cosine:.3f}, "
         f"{alike['parliament'].squared_distance:.1f} (parliament dev)",

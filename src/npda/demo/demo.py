@@ -24,10 +24,10 @@ from npda.corpus import mini
 from npda.corpus.mini import Mini
 from npda.corpus.mini.grammar import DOMAINS
 from npda.demo.corpus import NEEDED, read_corpus
-from npda.demo.examples import write_examples
-from npda.demo.model import LANGUAGE, DemoModel, open_model, train_model
+from npda.demo.examples import MODEL, write_examples
+from npda.demo.model import LANGUAGE, DemoModel, copy_model, open_model, train_model
 from npda.demo.page import write_report
-from npda.demo.results import BASE, KNN_MT, NPDA, DemoReport
+from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, DemoReport
 from npda.demo.stages import RESULTS, STORES, DemoOptions, Stages
 from npda.evaluation.scores import bleu
 from npda.io.errors import InputError
@@ -63,10 +63,11 @@ def run_demo(
         "fractions": list(options.fractions),
     }
     _claim(out)
+    model = copy_model(model, out / MODEL)
     stages = _stages(out, identity, corpus, model, options, progress)
     seconds["train" if from_scratch else "model"] = round(_since(start) - seconds["corpus"], 1)
     stages.cache.seconds |= seconds
-    _ = stages.text_store  # both ways need it
+    _ = stages.text_store, stages.counter  # both ways need the first, the examples of all verbs the second
     if options.processes > 1:
         with _beside(stages, (out, identity, corpus, model, options)):
             stages.of_text()
@@ -96,13 +97,15 @@ def _claim(out: Path) -> None:
 def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> DemoReport:
     """Gather the results; a stage that nobody has done yet is done now. start: of it all, by the clock"""
     tests = {domain: stages.corpus.references(domain) for domain in DOMAINS}
-    translations = {BASE: stages.base, NPDA: stages.npda, KNN_MT: stages.knn_mt, "references": tests}
+    systems = {BASE: stages.base, NPDA: stages.npda, GUARDED: stages.guarded, KNN_MT: stages.knn_mt}
+    translations = {**systems, "references": tests}
     for name, texts in translations.items():
         for domain, lines in texts.items():
             write_lines(out / "translations" / f"{name}.{domain}.txt", lines)
     report = DemoReport(
         systems=stages.systems,
         tuning=stages.tuning,
+        guarded_tuning=stages.gate.tuning,
         speech_tuning=stages.speech_tuning,
         speech_tuned=stages.score(stages.speech_tuned),
         knn_mt_tuning=stages.knn_mt_tuning,
@@ -125,7 +128,7 @@ def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> 
     )
     with stages.cache.timed("report"):
         write_report(report)
-        write_examples(out, model, stages.corpus, stages.base["parliament"], stages.npda["parliament"])
+        write_examples(out, stages.corpus, stages.base["parliament"], stages.guarded["parliament"])
     return replace(report, total=_since(start))
 
 

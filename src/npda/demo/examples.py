@@ -1,7 +1,7 @@
 """What a demonstration leaves for the examples of help texts and guides: its model, and small files of every kind.
 
 ======================================  ====================================================================
-model/                                  the model with its text encoder
+model/                                  the model with its text encoder and its counter-store
 data/speech.wav, data/debate.flac       a sentence of parliament; twelve of them in one recording
 data/dev.tsv, data/test.tsv             manifests of parliament speech, with audio in data/audio
 data/general.tsv, data/general-dev.tsv  the same of everyday talk
@@ -34,14 +34,11 @@ _PAUSE = 0.8  # seconds between the sentences of the long recording
 _TERMS = "floor,Wort\npoint of order,Geschäftsordnungsantrag\ndraft resolution,Entschließungsentwurf\n"
 
 
-def write_examples(out: Path, model: Path, corpus: DemoCorpus, base: Sequence[str], adapted: Sequence[str]) -> None:
-    """Write ``out/model`` and ``out/data``, in place of older ones.
+def write_examples(out: Path, corpus: DemoCorpus, base: Sequence[str], adapted: Sequence[str]) -> None:
+    """Write ``out/data`` in place of an older one; ``out/model`` is what the demonstration works with.
 
     base, adapted: translations of the test set of parliament, without and with the datastore
     """
-    if model.resolve() != (out / MODEL).resolve():
-        shutil.rmtree(out / MODEL, ignore_errors=True)
-        shutil.copytree(model, out / MODEL)
     data = out / DATA
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True)

@@ -108,6 +108,22 @@ def open_model(directory: Path) -> DemoModel:
     return DemoModel(directory, made)
 
 
+def copy_model(model: DemoModel, directory: Path) -> DemoModel:
+    """The same model in a directory that may be written to; what is there of another model goes."""
+    if model.directory.resolve() == directory.resolve():
+        return model
+    try:
+        there = open_model(directory)
+        if there.made == model.made and there.digest() == model.digest():
+            return there
+    except (InputError, OSError):
+        pass
+    shutil.rmtree(directory, ignore_errors=True)
+    with atomic_directory(directory) as temporary:
+        shutil.copytree(model.directory, temporary, dirs_exist_ok=True)
+    return DemoModel(directory, model.made)
+
+
 def train_model(corpus: Mini, seed: int, out: Path, recipe: ModelRecipe, progress: bool = True) -> DemoModel:
     """Train base model and text encoder in ``out`` (or find them there), and bring them into the form that is shipped.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from npda.demo.plots import curve_plot, systems_plot
-from npda.demo.results import BASE, KNN_MT, NPDA, DemoReport, marked
+from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, DemoReport, marked
 from npda.io.files import atomic_write
 from npda.report.explanation import write_page
 from npda.report.page import render
@@ -21,8 +21,9 @@ def write_report(report: DemoReport) -> None:
         report=report,
         base=report.systems[BASE],
         npda=report.systems[NPDA],
+        guarded=report.systems[GUARDED],
         upper=report.systems[KNN_MT],
-        names={"base": BASE, "npda": NPDA, "upper": KNN_MT},
+        names={"base": BASE, "npda": NPDA, "guarded": GUARDED, "upper": KNN_MT},
         pictures=_pictures(report),
         marked=marked,
         p_value=p_value,

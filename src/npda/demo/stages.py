@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,18 +13,23 @@ from typing import Any, TypeVar
 from npda.corpus.manifest import Utterance
 from npda.corpus.mini.grammar import DOMAINS
 from npda.corpus.pairs import Pair
+from npda.datastore.counter import FOLDER, CounterStore, build_counter
+from npda.datastore.counter import STORE as COUNTER
 from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
+from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
-from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.steering import steer
+from npda.decoding.knn.tuned_guard import FittedGuard, save_guard
 from npda.demo.corpus import DemoCorpus
 from npda.demo.model import SHIPPED, ModelRecipe
-from npda.demo.results import BASE, KNN_MT, NPDA, CurvePoint, SystemResult, changed_first
-from npda.evaluation.devset import Way
+from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, CurvePoint, SystemResult, changed_first
+from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare
 from npda.evaluation.similarity import Similarity, similarity
+from npda.evaluation.tuning.guard import Guarding
 from npda.evaluation.tuning.save import save_tuned
 from npda.evaluation.tuning.search import Tuning, tune
 from npda.explanation.explain import explain, hear
@@ -60,6 +66,14 @@ class DemoOptions:
     processes: int = 2
 
 
+@dataclass(frozen=True)
+class GatedTuning:
+    """A tuning behind a gate, and that gate."""
+
+    tuning: Tuning
+    gate: FittedGuard
+
+
 class Stages:
     """What is found out, in no order: a stage calls for those it needs, and has its result but once.
 
@@ -82,7 +96,7 @@ class Stages:
 
     def of_text(self) -> None:
         """All that needs the choice made on text."""
-        _ = self.base, self.npda, self.greedy, self.curve, self.explanations
+        _ = self.base, self.npda, self.gate, self.guarded, self.greedy, self.curve, self.explanations
 
     def of_speech(self) -> None:
         """All that can be done before it: what somebody with recordings would do."""
@@ -98,9 +112,33 @@ class Stages:
 
     @cached_property
     def tuning(self) -> Tuning:
-        found = self._recall("tuning", Tuning, lambda: self._tune(self.text_store, "text"))
-        save_tuned(self.text_store, found)
+        return self._recall("tuning", Tuning, lambda: self._tune(self.text_store, "text"))
+
+    @cached_property
+    def counter(self) -> CounterStore:
+        """Everyday talk as text, which the model has not been trained on."""
+        assert self.translator.directory is not None
+        home = self.translator.directory / FOLDER
+
+        def build() -> None:
+            shutil.rmtree(home, ignore_errors=True)
+            how = BuildOptions(progress=self.progress)
+            build_counter(self.backbone, self.corpus.general_text, home, self.corpus.general_dev_text, how)
+
+        self.cache.recall_directory("counter_store", self._identity, CODE, home / COUNTER, build)
+        return CounterStore(home, Datastore.open(home / COUNTER, self.backbone))
+
+    @cached_property
+    def gate(self) -> GatedTuning:
+        """The text store tuned behind its gate, on text; the store keeps it."""
+        found = self._recall("guarded_tuning", GatedTuning, self._tune_gate)
+        save_tuned(self.text_store, found.tuning)
+        save_guard(self.text_store, found.gate)
         return found
+
+    @cached_property
+    def guarded(self) -> Texts:
+        return self._recall("guarded", Texts, lambda: self._translate_with(DOMAINS, self._guarded_fusion()))
 
     @cached_property
     def npda(self) -> Texts:
@@ -178,10 +216,30 @@ class Stages:
     def _recall(self, stage: str, kind: Any, work: Callable[[], T]) -> T:
         return self.cache.recall(stage, self._identity, CODE, kind, work)
 
-    def _tune(self, store: Datastore, way: Way) -> Tuning:
+    def _tune(self, store: Datastore, way: Way, guarding: Guarding | None = None) -> Tuning:
         sentences = self.corpus.dev_text if way == "text" else self.corpus.speech["parliament", "dev"]
         options = self.options
-        return tune(self.backbone, store, sentences, way, options.search, options.decodes, progress=self.progress)
+        return tune(
+            self.backbone,
+            store,
+            sentences,
+            way,
+            options.search,
+            options.decodes,
+            progress=self.progress,
+            guarding=guarding,
+        )
+
+    def _tune_gate(self) -> GatedTuning:
+        general = DevSet(self.backbone, self.counter.held_out, "text")
+        guarding = Guarding(self.text_store, self.counter.store, general, self.options.search)
+        tuning = self._tune(self.text_store, "text", guarding)
+        price = None if tuning.best.is_inactive else guarding.price(tuning.setting)
+        return GatedTuning(tuning, guarding.fitted(price))
+
+    def _guarded_fusion(self) -> Fusion:
+        _ = self.gate  # what the store keeps
+        return steer(self.backbone, [self.text_store], self.counter.store)
 
     def _translate(
         self,
@@ -191,6 +249,9 @@ class Stages:
         search: SearchOptions | None = None,
     ) -> Texts:
         fusions = [self.translator.neighbours([store], knn)] if store is not None else []
+        return self._translate_with(domains, *fusions, search=search)
+
+    def _translate_with(self, domains: Sequence[str], *fusions: Fusion, search: SearchOptions | None = None) -> Texts:
         texts: Texts = {}
         for domain in domains:
             test = self.corpus.speech[domain, "test"]
@@ -221,18 +282,18 @@ class Stages:
             explain(
                 self.backbone,
                 hear(self.backbone, test[place].audio),
-                KnnFusion(self.text_store, self.tuning.best),
+                self._guarded_fusion(),
                 self.options.search,
                 audio=test[place].audio,
                 transcript=test[place].src_text,
                 reference=test[place].tgt_text,
             )
-            for place in changed_first(self.base["parliament"], self.npda["parliament"], EXAMPLES)
+            for place in changed_first(self.base["parliament"], self.guarded["parliament"], EXAMPLES)
         ]
 
     def _systems(self) -> dict[str, SystemResult]:
         found = {BASE: SystemResult(self.score(self.base, "general"), self.score(self.base))}
-        for name, texts in {NPDA: self.npda, KNN_MT: self.knn_mt}.items():
+        for name, texts in {NPDA: self.npda, GUARDED: self.guarded, KNN_MT: self.knn_mt}.items():
             references = self.corpus.references("parliament")
             (comparison,) = compare(texts["parliament"], self.base["parliament"], references, ["bleu"])
             p = comparison.p_value if comparison.delta != 0 else 1.0

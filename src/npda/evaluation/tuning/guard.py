@@ -37,7 +37,8 @@ logger = logging.getLogger(__name__)
 
 OPEN = 0.93  # how far the gate is open at the mean evidence of a domain's sentences, and closed at that of general ones
 TEXT_SHARE = 0.6  # of the evidence on text that is left on speech
-_OFF_CENTRE = 1 / 6  # of the gap between the means, by which the bias may be nearer to one of them
+_OFF_CENTRE = 1 / 6  # of the gap between the means, by which the gate may turn nearer to one of them
+_DOUBT = 0.04  # of the gap, by which the store has to be nearer: in doubt the model decides
 _FLATTEST, _STEEPEST = 2.0, 60.0
 
 
@@ -190,14 +191,14 @@ def smoothed(near: np.ndarray) -> np.ndarray:
 def fit_guard(domain: Sequence[np.ndarray], general: Sequence[np.ndarray], way: Way) -> GuardFit:
     """The gate that is ``OPEN`` at the mean evidence of domain sentences, and as far closed at that of general ones.
 
-    It turns where store and counter-store are equally near, unless that is far from the middle between the two means,
-    as it is where one store is much smaller. A steeper gate would leave no doubt, and could not be reopened.
+    It turns where the store is a little nearer than the counter-store, unless that is far from the middle between the
+    two means, as it is where one store is much smaller. A steeper gate would leave no doubt, and could not be reopened.
     domain, general: [steps] of evidence for each sentence; way: how the sentences went into the model
     """
     means = [np.array([evidence.mean() for evidence in side]) for side in (domain, general)]
     mu_domain, mu_general = (float(side.mean()) for side in means)
     middle, gap = (mu_domain + mu_general) / 2, max(mu_domain - mu_general, 1e-6)
-    bias = float(np.clip(0.0, middle - _OFF_CENTRE * gap, middle + _OFF_CENTRE * gap))
+    bias = float(np.clip(0.0, middle - _OFF_CENTRE * gap, middle + _OFF_CENTRE * gap)) + _DOUBT * gap
     slope = 2 * float(np.log(OPEN / (1 - OPEN))) / (gap * (TEXT_SHARE if way == "text" else 1.0))
     guard = Guard(float(np.clip(slope, _FLATTEST, _STEEPEST)), bias)
     right = float((means[0] > bias).mean()), float((means[1] <= bias).mean())
