@@ -132,7 +132,8 @@ def tune(
         from npda.evaluation.devset import DevSet
         from npda.evaluation.tuning.folds import tune_learned
 
-        learned = tune_learned(DevSet(backbone, sentences, way, language), opened, tuning, progress=progress)
+        devset, fuse = DevSet(backbone, sentences, way, language), guarding.fuse if guarding else None
+        learned = tune_learned(devset, opened, tuning, fuse, progress=progress)
         if learned.wins:
             save_adaptive(store, learned.combiner, opened.digest)
         else:

@@ -8,7 +8,7 @@ mistakes derails, so that λ is chosen by what translations are worth.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from npda.corpus.manifest import Utterance
