@@ -27,7 +27,7 @@ from npda.corpus.manifest import is_manifest, read_manifest
 from npda.corpus.pairs import Pair, read_pairs, stream_pairs
 from npda.corpus.recording import synthesize
 from npda.corpus.voices import Voice, voice
-from npda.datastore.counter import HELD_OUT, HELD_OUT_SENTENCES, find_counter
+from npda.datastore.counter import HELD_OUT, HELD_OUT_SENTENCES, CounterStore, find_counter
 from npda.datastore.fingerprint import model_digest
 from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
@@ -38,10 +38,12 @@ from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.knn.guarded import GuardedFusion
 from npda.decoding.knn.steering import Chosen, steer, tuned_search
 from npda.decoding.knn.tuned import FILE as TUNED
-from npda.evaluation.devset import DevSet
+from npda.decoding.knn.tuned_guard import load_guard
+from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.tuning.climb import Space
 from npda.evaluation.tuning.folds import tune_learned
-from npda.evaluation.tuning.save import save_tuned
+from npda.evaluation.tuning.guard import Guarding, behind, guarding_for
+from npda.evaluation.tuning.save import GatedTuning, gated
 from npda.evaluation.tuning.search import DECODES, LENGTH_PENALTIES, Tuning, tune
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
@@ -231,27 +233,32 @@ class _Adapting:
         identity: dict[str, Any] = {"store": store.digest, "dev": [dev.digest, dev.way, options.language]}
         identity |= {"search": asdict(options.search), "decodes": options.decodes, "space": asdict(_SPACE)}
         before = len(self.cache.found)
-        found = self.cache.recall(
-            "tuning",
-            identity,
-            _TUNING,
-            Tuning,
-            lambda: tune(
-                self.backbone,
-                store,
-                dev.given,
-                dev.way,
-                options.search,
-                options.decodes,
-                _SPACE,
-                language=options.language,
-                progress=self.progress,
-            ),
-        )
+        guarding = self._guarding(store, dev.way)
+        if guarding is not None:
+            identity |= {
+                "counter": guarding.counter.digest,
+                "general": [guarding.general.way, guarding.general.references],
+            }
+
+        def run() -> GatedTuning:
+            progress, language = self.progress, options.language
+            given = self.backbone, store, dev.given, dev.way, options.search, options.decodes, _SPACE
+            return gated(tune(*given, language=language, progress=progress, guarding=guarding), guarding, progress)
+
+        found = self.cache.recall("tuning", identity, _TUNING, GatedTuning, run)
         # What somebody has tuned by hand since then stays.
         if len(self.cache.found) == before or not (store.path / TUNED).is_file():
-            save_tuned(store, found)
-        return found
+            found.save(store)
+        return found.tuning
+
+    def _guarding(self, store: Datastore, way: Way) -> Guarding | None:
+        """What fits the gate: on the general sentences that alignment was judged by, if they were given again."""
+        if self.options.unguarded:
+            return None
+        manifests = self.options.text_path.dev
+        general = manifests[0] if manifests else None
+        search, language = self.options.search, self.options.language
+        return guarding_for(self.backbone, self.reader.directory, store, general, way, search, language)
 
     def _learn(self, store: Datastore, tuning: Tuning, dev: Sentences) -> dict[str, Any]:
         """A network trained on the sentences that were tuned on; the store keeps it if it wins."""
@@ -259,7 +266,9 @@ class _Adapting:
 
         def learn() -> dict[str, Any]:
             devset = DevSet(self.backbone, dev.given, dev.way, options.language)
-            learned = tune_learned(devset, store, tuning, progress=self.progress)
+            gate, counter = load_guard(store), self._counter()
+            fuse = None if gate is None or counter is None else behind(gate.guard, counter.store, self.backbone)
+            learned = tune_learned(devset, store, tuning, fuse, progress=self.progress)
             if learned.wins:
                 save_adaptive(store.path, learned.combiner, store.digest)
             else:
@@ -275,10 +284,14 @@ class _Adapting:
 
     def _steering(self, store: Datastore, adaptive: bool) -> KnnFusion | GuardedFusion:
         """The store on, as `npda translate` has it."""
-        counter = None
-        if not self.options.unguarded:
-            counter = find_counter(self.backbone, self.reader.directory, self.options.language)
+        counter = self._counter()
         return steer(self.backbone, [store], counter.store if counter else None, Chosen(adaptive=adaptive))
+
+    def _counter(self) -> CounterStore | None:
+        """The counter-store, if stores are to be guarded and the model has one."""
+        if self.options.unguarded:
+            return None
+        return find_counter(self.backbone, self.reader.directory, self.options.language)
 
     def _general(self) -> Sentences | None:
         """General sentences: those given, else those that alignment was judged by, or that the counter-store lacks."""

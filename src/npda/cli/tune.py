@@ -104,7 +104,7 @@ def tune(
     from npda.decoding.beam import SearchOptions
     from npda.evaluation.tuning.climb import Space
     from npda.evaluation.tuning.guard import guarding_for
-    from npda.evaluation.tuning.save import save_guarding, save_tuned
+    from npda.evaluation.tuning.save import gated
     from npda.evaluation.tuning.search import LENGTH_PENALTIES
     from npda.evaluation.tuning.search import tune as run
     from npda.models import load_backbone
@@ -124,8 +124,9 @@ def tune(
     directory = model_directory(model)
     guarding = None if unguarded else guarding_for(backbone, directory, opened, general, way, options, language)
     tuning = run(backbone, opened, sentences, way, options, decodes, space, language, progress, guarding)
-    save_tuned(opened, tuning)
-    fitted = save_guarding(opened, tuning, guarding, progress) if guarding else None
+    kept = gated(tuning, guarding, progress)
+    kept.save(opened)
+    fitted = kept.gate
     learned = None
     if adaptive:
         from npda.decoding.knn.adaptive import remove_adaptive, save_adaptive

@@ -21,7 +21,6 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.steering import steer
-from npda.decoding.knn.tuned_guard import FittedGuard, save_guard
 from npda.demo.corpus import DemoCorpus
 from npda.demo.model import SHIPPED, ModelRecipe
 from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, CurvePoint, SystemResult, changed_first
@@ -30,7 +29,7 @@ from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare
 from npda.evaluation.similarity import Similarity, similarity
 from npda.evaluation.tuning.guard import Guarding
-from npda.evaluation.tuning.save import save_tuned
+from npda.evaluation.tuning.save import GatedTuning, gated, save_tuned
 from npda.evaluation.tuning.search import Tuning, tune
 from npda.explanation.explain import explain, hear
 from npda.explanation.records import Explanation
@@ -64,14 +63,6 @@ class DemoOptions:
     fractions: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2)
     shipped: Path = SHIPPED
     processes: int = 2
-
-
-@dataclass(frozen=True)
-class GatedTuning:
-    """A tuning behind a gate, and that gate."""
-
-    tuning: Tuning
-    gate: FittedGuard
 
 
 class Stages:
@@ -132,8 +123,7 @@ class Stages:
     def gate(self) -> GatedTuning:
         """The text store tuned behind its gate, on text; the store keeps it."""
         found = self._recall("guarded_tuning", GatedTuning, self._tune_gate)
-        save_tuned(self.text_store, found.tuning)
-        save_guard(self.text_store, found.gate)
+        found.save(self.text_store)
         return found
 
     @cached_property
@@ -234,8 +224,7 @@ class Stages:
         general = DevSet(self.backbone, self.counter.held_out, "text")
         guarding = Guarding(self.text_store, self.counter.store, general, self.options.search)
         tuning = self._tune(self.text_store, "text", guarding)
-        price = None if tuning.best.is_inactive else guarding.price(tuning.setting)
-        return GatedTuning(tuning, guarding.fitted(price))
+        return gated(tuning, guarding)
 
     def _guarded_fusion(self) -> Fusion:
         _ = self.gate  # what the store keeps

@@ -8,7 +8,7 @@ the store, those of general sentences by the model alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.retrieval.protocol import Retriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
+from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import Combiner, KnnOptions
 from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.decoding.knn.guard import Evidence, Guard, nearness
@@ -59,8 +60,7 @@ class Guarding:
     """
 
     def __init__(self, store: Datastore, counter: Datastore, general: DevSet, search: SearchOptions) -> None:
-        self.store, self.general, self.search = store, general, search
-        self._counter = counter
+        self.store, self.counter, self.general, self.search = store, counter, general, search
         self._answers = CachingRetriever(counter, 1)
         self._found: GuardFit | None = None
 
@@ -89,10 +89,9 @@ class Guarding:
         )
         return self._found
 
-    def fuse(self, retriever: Retriever, combiner: Combiner, end_weight: float = 1.0) -> GuardedFusion:
+    def fuse(self, retriever: Retriever, combiner: Combiner, end_weight: float = 1.0) -> Fusion:
         """The store behind its gate. end_weight: of its votes for the end"""
-        end_votes = EndVotes(self.general.backbone.target.eos, end_weight)
-        return GuardedFusion([GuardedStore(retriever, combiner, self.found.guard, end_votes)], self._answers)
+        return behind(self.found.guard, self._answers, self.general.backbone)(retriever, combiner, end_weight)
 
     def price(self, setting: Setting, combiner: Combiner | None = None) -> Price:
         """What the store costs when it is left on, by paired bootstrap over the general sentences.
@@ -112,7 +111,7 @@ class Guarding:
             way=self.general.way,
             domain=round(found.domain, 3),
             general=round(found.general, 3),
-            counter=self._counter.digest,
+            counter=self.counter.digest,
             store=self.store.digest,
             price=price,
         )
@@ -148,6 +147,17 @@ def guarding_for(
 def read_sentences(path: Path) -> Sequence[Utterance] | Sequence[Pair]:
     """A manifest of speech or a table of pairs, told apart by the header."""
     return read_manifest(path) if is_manifest(path) else read_pairs(path)
+
+
+def behind(guard: Guard, counter: Retriever, backbone: Backbone) -> Callable[[Retriever, Combiner, float], Fusion]:
+    """Neighbours of one store behind its gate: a ``Fuse`` of tuning."""
+
+    def fuse(retriever: Retriever, combiner: Combiner, end_weight: float) -> GuardedFusion:
+        return GuardedFusion(
+            [GuardedStore(retriever, combiner, guard, EndVotes(backbone.target.eos, end_weight))], counter
+        )
+
+    return fuse
 
 
 def price_of(texts: Sequence[str], alone: Sequence[str], general: DevSet) -> Price:

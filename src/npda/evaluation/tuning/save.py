@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from npda.datastore.store import Datastore
 from npda.decoding.knn.tuned import FILE, Tuned
 from npda.decoding.knn.tuned_guard import FittedGuard, save_guard
@@ -31,10 +33,24 @@ def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
     return store.with_distance_scale(tuning.scale) if tuning.scale > 0 else store
 
 
-def save_guarding(store: Datastore, tuning: Tuning, guarding: Guarding, progress: bool = False) -> FittedGuard:
-    """Keep the gate that was fitted while the store was tuned, and the price of leaving it on, measured now."""
+@dataclass(frozen=True)
+class GatedTuning:
+    """A tuning, and the gate that was fitted with it, if there is a counter-store."""
+
+    tuning: Tuning
+    gate: FittedGuard | None = None
+
+    def save(self, store: Datastore) -> None:
+        """Keep both with the store."""
+        save_tuned(store, self.tuning)
+        if self.gate is not None:
+            save_guard(store, self.gate)
+
+
+def gated(tuning: Tuning, guarding: Guarding | None, progress: bool = False) -> GatedTuning:
+    """A tuning with the gate of its guarding; the price of leaving the store on is measured now."""
+    if guarding is None:
+        return GatedTuning(tuning)
     with stage("measuring what general sentences lose", progress):
         price = None if tuning.best.is_inactive else guarding.price(tuning.setting)
-    fitted = guarding.fitted(price)
-    save_guard(store, fitted)
-    return fitted
+    return GatedTuning(tuning, guarding.fitted(price))
