@@ -123,7 +123,7 @@ def tune(
     way = "speech" if speech is not None else "text"
     directory = model_directory(model)
     guarding = None if unguarded else guarding_for(backbone, directory, opened, general, way, options, language)
-    tuning = run(backbone, opened, sentences, way, options, decodes, space, language, progress, guarding)
+    tuning = run(backbone, opened, sentences, way, options, decodes, space, language, progress, guarding=guarding)
     kept = gated(tuning, guarding, progress)
     kept.save(opened)
     fitted = kept.gate

@@ -137,6 +137,7 @@ def tune(
     space: Space = Space(),
     language: str | None = None,
     progress: bool = True,
+    *,
     fuse: Fuse | None = None,
     guarding: Guarding | None = None,
 ) -> Tuning:
