@@ -145,7 +145,7 @@ class Translating:
             self.advance(recording.seconds or 0)
             nbest = t.alternatives if t and self.options.n_best > 1 else ()
             records = tuple(asdict(replacement) for replacement in t.terms) if t else ()
-            segments = (Segment(0.0, t.duration, t.text, t.score, nbest, records, t.retried),) if t else ()
+            segments = (Segment(0.0, t.duration, t.text, t.score, nbest, records, t.retried, t.stores),) if t else ()
             yield Result(recording.name, segments)
 
     def _long(self, recording: AudioInput) -> Iterator[Segment]:

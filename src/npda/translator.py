@@ -56,7 +56,8 @@ class Translation:
     source: the file as it was named, or "" for samples; duration: seconds of audio;
     score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first;
     terms: what has been replaced in the text; scores are those of the texts before;
-    retried: how it was found where a plain search did not end, see ``npda.decoding.retry``
+    retried: how it was found where a plain search did not end, see ``npda.decoding.retry``;
+    stores: how much each datastore had to say, its mean weight by its name, if they are guarded
     """
 
     text: str
@@ -66,6 +67,7 @@ class Translation:
     alternatives: tuple[tuple[str, float], ...] = ()
     terms: tuple[Replacement, ...] = ()
     retried: Retried = ""
+    stores: tuple[tuple[str, float], ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -228,6 +230,7 @@ class Translator:
                     nbest,
                     records,
                     translation.retried,
+                    translation.stores,
                 )
 
     def neighbours(
@@ -311,7 +314,9 @@ def _translation(item: _Heard, hypotheses: Sequence[Hypothesis], texts: Sequence
     nbest = tuple((placed.text, h.score) for placed, h in zip(texts, hypotheses, strict=True))
     text, score = nbest[0]
     retried = hypotheses[0].retried
-    return Translation(text, score, item.duration, item.source, nbest, texts[0].replacements, retried)
+    return Translation(
+        text, score, item.duration, item.source, nbest, texts[0].replacements, retried, hypotheses[0].stores
+    )
 
 
 def _batches(heard: Sequence[_Heard | None]) -> list[list[int]]:

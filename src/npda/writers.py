@@ -26,6 +26,7 @@ class Segment:
     nbest: tuple[tuple[str, float], ...] = ()  # texts and scores, best first
     terms: tuple[Mapping[str, Any], ...] = ()  # what has been replaced in the text, for JSON
     retried: str = ""  # how it was found where a plain search did not end, see ``npda.decoding.retry``
+    stores: tuple[tuple[str, float], ...] = ()  # how much each datastore had to say, by its name
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end < math.inf:
@@ -49,7 +50,8 @@ def write(results: Iterable[Result], format: str, stream: TextIO) -> None:
 
     txt    a line for every segment, empty ones too; a recording without segments is an empty line,
            so that short recordings and lines correspond
-    json   an object a line (JSON Lines) for every recording, with scores, n-best, and ``retried`` where it is not ""
+    json   an object a line (JSON Lines) for every recording, with scores, n-best, ``retried`` where it is not "",
+           and ``stores`` where there are guarded ones
     srt    cues numbered from 1 within each recording, as `npda.subtitles` cuts them
     vtt    the same cues; one header; a NOTE names each recording
     tsv    columns id, start, end, text; times in milliseconds
@@ -113,6 +115,7 @@ def _json(result: Result) -> Iterator[str]:
             "nbest": [{"text": text, "score": _finite(score)} for text, score in segment.nbest],
             **({"terms": list(segment.terms)} if segment.terms else {}),
             **({"retried": segment.retried} if segment.retried else {}),
+            **({"stores": {name: round(weight, 4) for name, weight in segment.stores}} if segment.stores else {}),
         }
         for segment in result.segments
     ]

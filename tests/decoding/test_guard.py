@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,6 +178,33 @@ def test_what_a_sentence_gets_does_not_depend_on_the_others():
     for row in range(3):
         alone = Memory(memory.states[row : row + 1], memory.mask[row : row + 1])
         assert search(backbone, alone, backbone.prompt(), options, [fusion])[0][0].tokens == together[row][0].tokens
+
+
+def test_a_search_tells_how_much_each_store_had_to_say():
+    """The mean of λ·w along the best hypothesis, asked for again token by token."""
+    backbone = tiny.backbone()
+    memory = Memory(torch.randn(2, 7, backbone.dim, generator=torch.manual_seed(0)), torch.ones(2, 7, dtype=torch.bool))
+    random = np.random.default_rng(3)
+    a, b, counter = (
+        BruteForce(random.normal(size=(50, backbone.dim)), random.integers(3, len(backbone.target), 50)) for _ in "abc"
+    )
+    a.path, b.path = Path("stores/a"), Path("stores/b")
+    fusion = GuardedFusion([GuardedStore(a, KnnOptions(4, 0.6, 30.0)), GuardedStore(b, KnnOptions(4, 0.5))], counter)
+    prompt = backbone.prompt()
+    for row, (best, *_) in enumerate(search(backbone, memory, prompt, SearchOptions(3, max_length=9), [fusion])):
+        produced = [*best.tokens, backbone.target.eos] if best.ended else [*best.tokens]
+        one = Memory(memory.states[row : row + 1], memory.mask[row : row + 1])
+        fed = torch.tensor([[*prompt, *produced[:-1]]])
+        with torch.inference_mode():
+            states = backbone.states(one, fed)[0, len(prompt) - 1 :]
+        again = GuardedFusion(fusion.stores, counter)
+        means = np.zeros(2)
+        for step, state in enumerate(states):
+            asked = Asked(state[None].numpy(), fed[:, : len(prompt) + step].numpy(), np.zeros(1, np.int64))
+            said = again.say(state[None], torch.zeros(1, len(backbone.target)).log_softmax(1), asked)
+            means += said.opened[0] * [0.6, 0.5] / len(produced)
+        assert [name for name, _ in best.stores] == ["a", "b"]
+        assert [weight for _, weight in best.stores] == pytest.approx(means.tolist(), abs=1e-4)
 
 
 def test_the_say_names_its_stores(two_stores):

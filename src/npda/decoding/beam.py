@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from npda.decoding.candidates import best
-from npda.decoding.fusion import Fusion, begin
+from npda.decoding.fusion import Fusion, WeighingFusion, begin
 from npda.decoding.loops import ends_in_loop, first_loop
 from npda.models.backbone import Backbone, Memory
 
@@ -48,7 +49,8 @@ class SearchOptions:
 class Hypothesis:
     """tokens: what follows the prompt, without the end symbol; score: log_prob / length^α; ended: by the end symbol
 
-    retried: how it was found where a plain search did not end; scores of what was "cut" are those of the whole
+    retried: how it was found where a plain search did not end; scores of what was "cut" are those of the whole;
+    stores: how much each store had to say, its mean weight by its name, where a fusion can tell
     """
 
     tokens: tuple[int, ...]
@@ -56,6 +58,7 @@ class Hypothesis:
     log_prob: float
     ended: bool
     retried: Retried = ""
+    stores: tuple[tuple[str, float], ...] = ()
 
 
 @torch.inference_mode()
@@ -128,11 +131,25 @@ def search(
             live, prefixes, sentences = live[kept], prefixes[kept], sentences[kept]
         fed = prefixes[:, :, -1:]
 
-    found = finished.hypotheses(backbone.target.eos)
-    return [
+    found = [
         sorted(hypotheses, key=lambda hypothesis: not is_usable(backbone, hypothesis, options))[: options.n_best]
-        for hypotheses in found
+        for hypotheses in finished.hypotheses(backbone.target.eos)
     ]
+    return [
+        [_weighed(hypothesis, prompt, sentence, fusions) for hypothesis in hypotheses]
+        for sentence, (hypotheses, prompt) in enumerate(zip(found, prompts.expand(batch, -1).tolist(), strict=True))
+    ]
+
+
+def _weighed(hypothesis: Hypothesis, prompt: list[int], sentence: int, fusions: Sequence[Fusion]) -> Hypothesis:
+    """The hypothesis with what its stores had to say."""
+    telling = [fusion for fusion in fusions if isinstance(fusion, WeighingFusion)]
+    if not telling:
+        return hypothesis
+    written = hypothesis.tokens if hypothesis.ended else hypothesis.tokens[:-1]
+    prefix = np.array([*prompt, *written], np.int64)
+    stores = {name: weight for fusion in telling for name, weight in fusion.weights(prefix, sentence).items()}
+    return replace(hypothesis, stores=tuple(stores.items()))
 
 
 def is_usable(backbone: Backbone, hypothesis: Hypothesis, options: SearchOptions) -> bool:

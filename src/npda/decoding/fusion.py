@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 from torch import Tensor
 
 
@@ -34,6 +35,18 @@ class EarlyFusion(Fusion, Protocol):
 
     def begin(self, states: Tensor, prefixes: Tensor, sentences: Tensor) -> Finish:
         """As ``apply``, in two halves."""
+        ...
+
+
+@runtime_checkable
+class WeighingFusion(Fusion, Protocol):
+    """A fusion that knows how much each of its stores had to say."""
+
+    def weights(self, prefix: np.ndarray, sentence: int) -> dict[str, float]:
+        """The mean weight of every store along a hypothesis of the last search.
+
+        prefix: [length] what it was before its last token, prompt included; sentence: of those searched for together
+        """
         ...
 
 

@@ -135,6 +135,12 @@ class Explanation:
     stores: tuple[str, ...] = ()
     retried: Retried = ""
 
+    @property
+    def openness(self) -> dict[str, float]:
+        """How far the gate of each store was open, on average over the tokens."""
+        rows = [token.opened for token in self.tokens if len(token.opened) == len(self.stores)]
+        return {name: sum(row[i] for row in rows) / len(rows) for i, name in enumerate(self.stores) if rows}
+
     def to_json(self) -> str:
         """One line; a file name that is not UTF-8 loses the bytes that are not."""
         line = json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)

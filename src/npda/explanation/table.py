@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from npda.explanation.records import Evidence, Explanation, Word
-from npda.explanation.wording import clean, number, recording, where
+from npda.explanation.wording import clean, number, percent, recording, where
 from npda.explanation.words import WORD_BEGIN
 
 _STYLES = {"store": "dark_orange3", "model": "blue", "both": ""}
@@ -39,6 +39,8 @@ def _lines(e: Explanation) -> list[Text]:
     base = Text(" ").join(_text(word.text, "" if word.kept else "strike red") for word in e.base_words)
     adapted = Text(" ").join(_name(word) for word in e.words if not word.end)
     lines = {"transcript": _text(e.transcript), "base": base, "adapted": adapted, "reference": _text(e.reference)}
+    if any(share < 1 for share in e.openness.values()):
+        lines["gates open"] = _text(", ".join(f"{name} {percent(share)}" for name, share in e.openness.items()))
     return [Text(f"{label:<12}", style="dim").append(text) for label, text in lines.items() if text.plain]
 
 

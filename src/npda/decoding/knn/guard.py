@@ -71,13 +71,13 @@ class Evidence:
 
     def __init__(self, stores: int, memory: float = MEMORY) -> None:
         self._memory = memory
+        self._paths = Paths()
         self._sums = np.zeros((0, stores))
         self._steps = np.zeros(0)
-        self._known = np.zeros(0, np.uint64)
 
     def begin(self) -> None:
         """Forget the hypotheses of an earlier search."""
-        self._sums, self._steps, self._known = self._sums[:0], self._steps[:0], self._known[:0]
+        self._paths.begin()
 
     def add(self, nearness: np.ndarray, prefixes: np.ndarray, sentences: np.ndarray) -> np.ndarray:
         """Take in one step; gives the evidence that each hypothesis has now.
@@ -85,16 +85,65 @@ class Evidence:
         nearness: [rows, stores]; prefixes: [rows, length] tokens, one more than in the step before; sentences: [rows]
         → [rows, stores]
         """
-        if len(self._known):
-            order = np.argsort(self._known)
-            parents = _names(prefixes[:, :-1], sentences)
-            rows = order[np.searchsorted(self._known[order], parents).clip(max=len(order) - 1)]
-            kept = (self._known[rows] == parents) * self._memory
-            sums, steps = kept[:, None] * self._sums[rows] + nearness, kept * self._steps[rows] + 1
+        rows, kept = self._paths.step(prefixes, sentences)
+        if len(rows):
+            self._sums = self._memory * kept[:, None] * self._sums[rows] + nearness
+            self._steps = self._memory * kept * self._steps[rows] + 1
         else:
-            sums, steps = nearness.astype(np.float64), np.ones(len(nearness))
-        self._sums, self._steps, self._known = sums, steps, _names(prefixes, sentences)
-        return (sums / (steps + 1)[:, None]).astype(np.float32)
+            self._sums, self._steps = nearness.astype(np.float64), np.ones(len(nearness))
+        return (self._sums / (self._steps + 1)[:, None]).astype(np.float32)
+
+
+class Said:
+    """The mean of something along every hypothesis, to be asked for when the search is over."""
+
+    def __init__(self, stores: int) -> None:
+        self._stores = stores
+        self._paths = Paths()
+        self._steps: list[tuple[np.ndarray, np.ndarray]] = []  # names of the hypotheses, and their sums so far
+
+    def begin(self) -> None:
+        """Forget the hypotheses of an earlier search."""
+        self._paths.begin()
+        self._steps = []
+
+    def add(self, values: np.ndarray, prefixes: np.ndarray, sentences: np.ndarray) -> None:
+        """values: [rows, stores] of one step; prefixes, sentences: as for ``Evidence``"""
+        rows, kept = self._paths.step(prefixes, sentences)
+        sums = kept[:, None] * self._steps[-1][1][rows] + values if len(rows) else values.astype(np.float64)
+        self._steps.append((self._paths.names, sums))
+
+    def mean(self, prefix: np.ndarray, sentence: int) -> tuple[float, ...]:
+        """Over the steps up to the one that had this prefix. prefix: [length]; zeros where there was no such step"""
+        name = _names(prefix[None], np.array([sentence]))[0]
+        for step, (names, sums) in enumerate(self._steps, 1):
+            if len(found := np.flatnonzero(names == name)):
+                return tuple((sums[found[0]] / step).tolist())
+        return (0.0,) * self._stores
+
+
+class Paths:
+    """Follows hypotheses from step to step by their prefixes, wherever they stand in the beam."""
+
+    def __init__(self) -> None:
+        self.names = np.zeros(0, np.uint64)  # of the present step's
+
+    def begin(self) -> None:
+        """Begin another search."""
+        self.names = self.names[:0]
+
+    def step(self, prefixes: np.ndarray, sentences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which row of the step before each hypothesis continues, and whether there is one; nothing at the first step.
+
+        prefixes: [rows, length]; sentences: [rows] → [rows] and [rows] bool
+        """
+        before, self.names = self.names, _names(prefixes, sentences)
+        if not len(before):
+            return np.zeros(0, np.int64), np.zeros(0, bool)
+        order = np.argsort(before)
+        parents = _names(prefixes[:, :-1], sentences)
+        rows = order[np.searchsorted(before[order], parents).clip(max=len(order) - 1)]
+        return rows, before[rows] == parents
 
 
 def _names(prefixes: np.ndarray, sentences: np.ndarray) -> np.ndarray:

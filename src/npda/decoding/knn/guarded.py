@@ -13,7 +13,7 @@ from npda.datastore.retrieval.protocol import Neighbours, Retriever
 from npda.decoding.fusion import Beginnings, Finish
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import Asked, EndVotes, Say, begin_say, distinct_rows, end_signature, weigh
-from npda.decoding.knn.guard import Evidence, Guard, nearness, shares
+from npda.decoding.knn.guard import Evidence, Guard, Said, nearness, shares
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class GuardedFusion:
         self.stores = [store for store in stores if not store.combiner.is_inactive] or list(stores[:1])
         self.counter = counter
         self._evidence = Evidence(len(self.stores))
+        self._said = Said(len(self.stores))
         self._begins = Beginnings()
 
     def __str__(self) -> str:
@@ -67,6 +68,7 @@ class GuardedFusion:
     def say(self, states: Tensor, log_probs: Tensor, asked: Asked) -> Say:
         if self._begins(asked.prefixes.shape[1]):
             self._evidence.begin()
+            self._said.begin()
         found, counter = self._find(asked)
         near = np.stack([nearness(n.distances[:, 0], counter.distances[:, 0]) for n in found], axis=1)
         evidence = self._evidence.add(near, asked.prefixes, asked.sentences)
@@ -79,6 +81,7 @@ class GuardedFusion:
             weights.append(lambda_ * w)
             values.append(tokens)
             lambdas.append(lambda_)
+        self._said.add(torch.cat(lambdas, dim=1).cpu().numpy(), asked.prefixes, asked.sentences)
         total = torch.stack(lambdas).sum(dim=0)
         columns = torch.cat(weights, dim=1)
         return Say(
@@ -91,6 +94,14 @@ class GuardedFusion:
             opened=opened,
         )
 
+    def weights(self, prefix: np.ndarray, sentence: int) -> dict[str, float]:
+        """How much each store had to say in a hypothesis of the last search: its mean weight, w_s·λ_s, by its name.
+
+        prefix: [length] what the hypothesis was before its last token; sentence: of those searched for together
+        """
+        means = self._said.mean(prefix, sentence)
+        return {name_of(store.retriever): mean for store, mean in zip(self.stores, means, strict=True)}
+
     def _find(self, asked: Asked) -> tuple[list[Neighbours], Neighbours]:
         """Of every store its k nearest keys, of the counter-store the nearest."""
         different, places = distinct_rows(asked)
@@ -99,3 +110,10 @@ class GuardedFusion:
         if places is None:
             return found, counter
         return [n.of(places) for n in found], counter.of(places)
+
+
+def name_of(retriever: Retriever) -> str:
+    """Of its store: the folder's alone, since a path would tell readers about the disk it lies on."""
+    store = getattr(retriever, "store", retriever)
+    path = getattr(store, "path", None)
+    return path.name if path is not None else "store"
