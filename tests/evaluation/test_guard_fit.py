@@ -10,7 +10,7 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.guard import MEMORY, nearness
 from npda.evaluation.devset import DevSet
-from npda.evaluation.tuning.guard import OPEN, evidence_along, fit_guard, smoothed
+from npda.evaluation.tuning.guard import OPEN, Guarding, evidence_along, fit_guard, smoothed
 
 
 def flat(*values: float) -> list[np.ndarray]:
@@ -66,3 +66,15 @@ def test_smoothing_word_for_word():
         total, steps = MEMORY * total + r, MEMORY * steps + 1
         expected.append(total / (steps + 1))
     assert smoothed(np.array(near, np.float32)).tolist() == pytest.approx(expected)
+
+
+def test_a_length_penalty_that_spoils_general_sentences_is_not_tried(tmp_path):
+    class General:
+        references = ("der Boden ist kalt", "die Küche ist schön")
+
+        def translations(self, search: SearchOptions) -> list[str]:
+            return ["der Boden ist ist"] * 2 if search.length_penalty == 1.0 else list(self.references)
+
+    store = Datastore.build(tiny_store.backbone(), tiny_store.pairs(5), tmp_path / "store")
+    guarding = Guarding(store, store, General(), SearchOptions())  # pyright: ignore[reportArgumentType]
+    assert guarding.harmless((0.6, 1.0, 1.4)) == (0.6, 1.4)

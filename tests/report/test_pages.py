@@ -149,7 +149,8 @@ def test_a_fault_on_the_way_is_not_hidden():
 def test_the_demo_report_says_what_was_found(tmp_path: Path):
     page = Page(demo_pages(tmp_path)[0])
     for words in ("2,500 translated sentences", "NPDA-kNN-ST 73.2 +63.8 < 0.001 5.1", "kNN-MT 75.5 +66.0 0.012 4.9",
-                  "k 8, λ 0.5, T 10", "74.5 BLEU, +1.2", "from 94.2 to 93.8 BLEU", "falls to 5.1", "7 sentences left out", "npda tuning3.2 s",
+                  "k 8, λ 0.5, T 10", "74.5 BLEU, +1.2", "from 94.2 to 93.8 BLEU", "falls to 5.1",
+                      "7 sentences left out", "npda tuning3.2 s",
                   "store *12.5 s", "cosine of 0.913", "Beam 5 gives 73.2, greedy search 70.8"):  # fmt: skip
         assert words in page.visible
     assert len(page.find("svg")) == 3

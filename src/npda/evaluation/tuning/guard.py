@@ -31,7 +31,7 @@ from npda.decoding.knn.tuned_guard import FittedGuard, Price
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import compare
 from npda.evaluation.tuning.likelihood import forced
-from npda.evaluation.tuning.objective import Setting
+from npda.evaluation.tuning.objective import Outcome, Setting
 from npda.models.backbone import Backbone
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ OPEN = 0.93  # how far the gate is open at the mean evidence of a domain's sente
 TEXT_SHARE = 0.6  # of the evidence on text that is left on speech
 _OFF_CENTRE = 1 / 6  # of the gap between the means, by which the gate may turn nearer to one of them
 _DOUBT = 0.04  # of the gap, by which the store has to be nearer: in doubt the model decides
+_NO_HARM = 0.2  # points of BLEU and chrF, on average, that are no loss on a few hundred sentences
 _FLATTEST, _STEEPEST = 2.0, 60.0
 
 
@@ -88,6 +89,17 @@ class Guarding:
             *(evidence_along(devset, texts, retriever, self._answers) for devset, texts in sides), self.general.way
         )
         return self._found
+
+    def harmless(self, length_penalties: Sequence[float]) -> tuple[float, ...]:
+        """Those with which the model alone translates general sentences as well, as one search has to do for all."""
+        references = self.general.references
+        alone = Outcome.of(self.general_alone, references).mean
+
+        def value(length_penalty: float) -> float:
+            search = replace(self.search, length_penalty=length_penalty)
+            return Outcome.of(self.general.translations(search), references).mean
+
+        return tuple(penalty for penalty in length_penalties if value(penalty) >= alone - _NO_HARM)
 
     def fuse(self, retriever: Retriever, combiner: Combiner, end_weight: float = 1.0) -> Fusion:
         """The store behind its gate. end_weight: of its votes for the end"""

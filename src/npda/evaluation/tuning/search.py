@@ -174,6 +174,7 @@ def tune(
         if guarding is not None:
             display.update(task, description="tuning: the gate")
             guarding.fit(devset, remembering, favourite(points), options)
+            space = replace(space, length_penalties=guarding.harmless(space.length_penalties))
         climb = Climb(evidence, points, replace(space, grid=grid), base, decode, decodes)
         best = climb.run(Setting(favourite(points), options.length_penalty))
         display.update(task, completed=(decodes + 2) * len(devset))
