@@ -176,7 +176,9 @@ def tune(
             guarding.fit(devset, remembering, favourite(points), options)
             space = replace(space, length_penalties=guarding.harmless(space.length_penalties))
         climb = Climb(evidence, points, replace(space, grid=grid), base, decode, decodes)
-        best = climb.run(Setting(favourite(points), options.length_penalty))
+        # Behind a gate the end is the model's: a key at the end of another sentence says little about this one.
+        end_weight = 1.0 if guarding is None else 0.0
+        best = climb.run(Setting(favourite(points), options.length_penalty, end_weight))
         display.update(task, completed=(decodes + 2) * len(devset))
     found, value = climb.decoded[best], climb.smooth(best)
     if (base.mean, evidence.alone) > (value, climb.likelihood(best)):
