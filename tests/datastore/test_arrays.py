@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def built(model, tmp_path_factory) -> Datastore:
     return Datastore.build(model, PAIRS, tmp_path_factory.mktemp("stores") / "s", "first", options)
 
 
-def entries(store: Datastore) -> dict[str, np.ndarray]:
+def entries(store: Datastore) -> dict[str, Any]:
     """What a built store holds, as one array each; sentences are numbered through."""
     shards = store.entries.shards
     before = np.cumsum([0, *(shard.info.sentences for shard in shards)])

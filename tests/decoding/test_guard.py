@@ -188,7 +188,7 @@ def test_a_search_tells_how_much_each_store_had_to_say():
     a, b, counter = (
         BruteForce(random.normal(size=(50, backbone.dim)), random.integers(3, len(backbone.target), 50)) for _ in "abc"
     )
-    a.path, b.path = Path("stores/a"), Path("stores/b")
+    vars(a)["path"], vars(b)["path"] = Path("stores/a"), Path("stores/b")
     fusion = GuardedFusion([GuardedStore(a, KnnOptions(4, 0.6, 30.0)), GuardedStore(b, KnnOptions(4, 0.5))], counter)
     prompt = backbone.prompt()
     for row, (best, *_) in enumerate(search(backbone, memory, prompt, SearchOptions(3, max_length=9), [fusion])):

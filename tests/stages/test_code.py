@@ -126,7 +126,7 @@ def rooms(code: Code) -> set[str]:
 
 
 def test_the_code_of_each_command_is_what_decides_its_results():
-    from npda.adapt import adapt
+    from npda.adapt import adapt, judging
     from npda.demo import stages
     from npda.reproduce import planning
 
@@ -139,5 +139,5 @@ def test_the_code_of_each_command_is_what_decides_its_results():
         assert not {"io", "stages", "report", "training", "cli"} & translating
     assert {"models", "datastore"} <= rooms(adapt._STORE)
     assert not {"decoding", "evaluation", "training"} & rooms(adapt._STORE)
-    assert {"models", "decoding"} <= rooms(adapt._TRANSLATING)
+    assert {"models", "decoding"} <= rooms(judging.CODE)
     assert rooms(adapt._LEAKS) == {"corpus"}

@@ -142,16 +142,16 @@ class EntryArrays:
 
     def _halved(self, first: int, end: int) -> np.ndarray:
         keys = np.array(self._keys[first:end])
-        self._refuse(~np.isfinite(keys).all(axis=1), first, "keys[{row}] holds NaN or infinity.")
+        self._refuse((~np.isfinite(keys)).any(axis=1), first, "keys[{row}] holds NaN or infinity.")
         with np.errstate(over="ignore"):
             halved = keys.astype(np.float16, copy=False)
         self._refuse(
-            ~np.isfinite(halved).all(axis=1), first, "keys[{row}] does not fit into float16, which ends at 65,504."
+            (~np.isfinite(halved)).any(axis=1), first, "keys[{row}] does not fit into float16, which ends at 65,504."
         )
         return halved
 
     @staticmethod
-    def _refuse(bad: np.ndarray, first: int, message: str) -> None:
+    def _refuse(bad: Any, first: int, message: str) -> None:
         """Raise if anything is bad. first: row of bad[0]; message: with {row}"""
         if bad.any():
             raise InputError(message.format(row=first + int(bad.argmax())))

@@ -20,6 +20,8 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.guarded import GuardedFusion
 from npda.decoding.knn.steering import steer
 from npda.demo.corpus import DemoCorpus
 from npda.demo.model import SHIPPED, ModelRecipe
@@ -226,7 +228,7 @@ class Stages:
         tuning = self._tune(self.text_store, "text", guarding)
         return gated(tuning, guarding)
 
-    def _guarded_fusion(self) -> Fusion:
+    def _guarded_fusion(self) -> KnnFusion | GuardedFusion:
         _ = self.gate  # what the store keeps
         return steer(self.backbone, [self.text_store], self.counter.store)
 

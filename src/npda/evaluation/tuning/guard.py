@@ -84,11 +84,10 @@ class Guarding:
         if domain.way != self.general.way:
             domain = DevSet(domain.backbone, [example.sentence for example in domain.examples], self.general.way)
         steered = domain.translations(search, [KnnFusion(retriever, replace(knn, lambda_=0.5))])
-        sides = (domain, steered), (self.general, self.general_alone)
-        self._found = fit_guard(
-            *(evidence_along(devset, texts, retriever, self._answers) for devset, texts in sides), self.general.way
-        )
-        return self._found
+        ours = evidence_along(domain, steered, retriever, self._answers)
+        theirs = evidence_along(self.general, self.general_alone, retriever, self._answers)
+        self._found = found = fit_guard(ours, theirs, self.general.way)
+        return found
 
     def harmless(self, length_penalties: Sequence[float]) -> tuple[float, ...]:
         """Those with which the model alone translates general sentences as well, as one search has to do for all."""
