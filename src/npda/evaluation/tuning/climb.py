@@ -74,9 +74,13 @@ class Climb:
         return best
 
     def smooth(self, setting: Setting) -> float:
-        """The value of a decoded setting, with the λ beside it where these were decoded."""
-        beside = [s for s in self._lambdas(setting, 1) if s in self.decoded]
-        return smoothed(self._value(setting), [self._value(s) for s in beside])
+        """The value of a decoded setting: its scores smoothed with those of the λ beside it, where these were decoded.
+
+        What lies beyond the bounds is its own affair: a λ is not to blame for what a larger one does.
+        """
+        beside = [self.decoded[s].mean for s in self._lambdas(setting, 1) if s in self.decoded]
+        own = self.decoded[setting].mean
+        return smoothed(own, beside) - (own - self._value(setting))
 
     def likelihood(self, setting: Setting) -> float:
         axes = (Axis((value,)) for value in (setting.knn.k, setting.knn.lambda_, setting.knn.temperature))
