@@ -45,7 +45,7 @@ from npda.evaluation.tuning.search import tune
 from npda.evaluation.tuning.shallow import tune_shallow
 from npda.explanation.explain import explain, hear
 from npda.io.errors import InputError
-from npda.models.devices import choose_device, choose_dtype, dtype_of, placed
+from npda.models.devices import choose_device, choose_dtype, dtype_of
 from npda.models.language_model import LanguageModel
 from npda.models.layers.packing import Packing
 from npda.training.tasks.align import AlignOptions, train_alignment
@@ -281,7 +281,8 @@ def test_every_family_computes_in_bfloat16(family: str, pretend: torch.device, t
     store = Datastore.build(
         make(), tiny_store.pairs(4), tmp_path / "store", options=BuildOptions(language=language, progress=False)
     )
-    rounded = Translator(placed(make(), pretend, torch.bfloat16))
+    rounded = Translator(make())
+    rounded.backbone.place(pretend, torch.bfloat16)
     assert {p.dtype for p in cast(torch.nn.Module, rounded.backbone).parameters()} == {torch.bfloat16}
     fusion = rounded.neighbours([store], KNN, language)
     greedy = SearchOptions(beam=1, max_length=1)
@@ -296,8 +297,10 @@ def test_every_family_computes_in_bfloat16(family: str, pretend: torch.device, t
 
 
 def test_rounded_weights_of_another_model_are_refused(store: Datastore) -> None:
+    other = tiny_store.backbone(seed=1)
+    other.place(torch.device("cpu"), torch.bfloat16)
     with pytest.raises(InputError, match="another model"):
-        store.check(placed(tiny_store.backbone(seed=1), torch.device("cpu"), torch.bfloat16))
+        store.check(other)
 
 
 def test_models_are_opened_on_a_device(store: Datastore, pretend: torch.device, tmp_path: Path) -> None:

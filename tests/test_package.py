@@ -25,6 +25,11 @@ def test_names_are_imported_when_asked_for():
         "assert Translator.__module__ == 'npda.translator' and Datastore.__module__ == 'npda.datastore.store'\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+    for name in npda.__all__:
+        assert name in dir(npda)
+        assert getattr(npda, name).__name__ == name
+    homes = {name for names in npda._HOMES.values() for name in names}
+    assert homes == set(npda.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Transformer'"):
         npda.Transformer  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -16,7 +16,7 @@ from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_text2text
 from npda.models.batches import cut
-from npda.models.devices import Precision, choose_device, choose_dtype, placed
+from npda.models.devices import Precision, choose_device, choose_dtype
 from npda.models.inputs import read_batch
 from npda.models.text2text import MAX_SOURCE, Text2Text
 from npda.translator import Audio, Translation, Translator
@@ -50,7 +50,8 @@ class TextTranslator:
     ) -> TextTranslator:
         """device, precision: see ``Translator.from_pretrained``"""
         model, where = load_text2text(Path(directory)), choose_device(device)
-        return cls(placed(model, where, choose_dtype(where, precision)))
+        model.place(where, choose_dtype(where, precision))
+        return cls(model)
 
     def translate_texts(
         self,

@@ -27,7 +27,7 @@ from npda.decoding.knn.tuned import tuned_combiner
 from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
-from npda.models.backbone import Backbone
+from npda.models.backbone import Backbone, Packed
 from npda.models.batches import cut
 from npda.models.devices import Precision, choose_device
 from npda.models.features import features_of
@@ -114,10 +114,9 @@ class Translator:
         directory = model_directory(Path(model))
         backbone = load_backbone(directory, spoken, device, precision)
         if int8:
-            packing = getattr(backbone, "packing", None)
-            if packing is None:
+            if not isinstance(backbone, Packed):
                 raise InputError(f"{type(backbone).__name__} models cannot compute in eight bits yet: leave out int8.")
-            packing.int8 = True
+            backbone.packing.int8 = True
         return cls(backbone, directory)
 
     def translate(

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from npda.adapt import adapt as module
 from npda.adapt.adapt import AdaptOptions, Inputs, adapt
-from npda.adapt.text_path import TextPath, can_read
+from npda.adapt.text_path import TextPath
 from npda.cli.adapt import adapt as adapt_verb
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.corpus.pairs import Pair, read_pairs, write_pairs
@@ -79,7 +79,7 @@ def test_the_first_domain_teaches_and_the_next_finds_it(files, cache, tmp_path):
     found = adapt(inputs(files, tmp_path / "one", "base"), taught(files), progress=False)
     assert found.aligned == "now"
     assert found.model.is_relative_to(cache)
-    assert can_read(load_backbone(found.model))
+    assert load_backbone(found.model).reads
     assert (found.kind, found.on, found.way, found.sentences) == ("text", "test", "text", 4)
     assert found.seconds["align"] > 0
 

@@ -18,7 +18,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import SeamlessM4Tv2ForSpeechToText, SeamlessM4Tv2ForTextToText
 from typer.testing import CliRunner
 
-from npda.adapt.text_path import can_read
 from npda.cli import app
 from npda.corpus.pairs import write_pairs
 from npda.decoding.beam import SearchOptions, search
@@ -193,8 +192,8 @@ def test_opened_from_the_full_model_and_from_its_part_for_speech(tmp_path, caplo
     for name, value in model.model.state_dict().items():
         assert torch.equal(value, weights[name]), name
     assert written(model, WAVES) == written(deaf, WAVES)
-    assert can_read(model)
-    assert not can_read(deaf)
+    assert model.reads
+    assert not deaf.reads
     with pytest.raises(InputError, match="the full model"):
         deaf.read(torch.ones(1, 3, dtype=torch.long), torch.tensor([3]))
 

@@ -18,7 +18,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import SpeechEncoderDecoderModel
 
 from npda import audio
-from npda.adapt.text_path import can_read
 from npda.corpus.manifest import write_manifest
 from npda.datastore.fingerprint import decoder_fingerprint
 from npda.decoding.beam import SearchOptions, search
@@ -191,7 +190,7 @@ def test_saved_and_opened_by_us_and_by_transformers(tmp_path):
     model.save_pretrained(tmp_path)
     opened = load_backbone(tmp_path)
     assert isinstance(opened, SpeechEncoderDecoder)
-    assert can_read(opened)
+    assert opened.reads
     assert opened.suppressed == model.suppressed
     assert opened.target.digest() == model.target.digest()
     tokens, lengths = torch.tensor([[5, 6, 7]]), torch.tensor([3])
@@ -226,7 +225,7 @@ def test_a_directory_that_cannot_be_opened_gets_one_sentence(tmp_path):
 
 def test_the_text_path_starts_from_the_decoders_tokens_and_alone_is_trained():
     model = small.backbone()
-    assert not can_read(model)
+    assert not model.reads
     with pytest.raises(InputError, match="npda align"):
         model.read(torch.ones(1, 3, dtype=torch.long), torch.tensor([3]))
     with pytest.raises(InputError, match="layers of its own"):
@@ -259,7 +258,7 @@ def test_npda_align_teaches_it_to_read(tmp_path):
     train_alignment(tmp_path / "base", *manifests, tmp_path / "out", settings, options, progress=False)
     aligned = load_backbone(tmp_path / "out")
     assert isinstance(aligned, SpeechEncoderDecoder)
-    assert can_read(aligned)
+    assert aligned.reads
     assert decoder_fingerprint(aligned) == decoder_fingerprint(base)
     assert written(aligned, WAVES) == written(base, WAVES)
 

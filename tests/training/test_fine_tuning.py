@@ -14,7 +14,7 @@ import torch
 
 from npda.corpus.manifest import read_manifest, write_manifest
 from npda.io.errors import InputError
-from npda.models import load_backbone
+from npda.models import load_backbone, load_trainable
 from npda.models.whisper import SILENCE, Whisper
 from npda.training.data.speech import SpeechData
 from npda.training.loop.settings import TrainingSettings
@@ -97,7 +97,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start, manifest, tmp_pat
     train_speech([manifest], [manifest], tmp_path / "whole", model, whole, progress=False)
     for settings in (parts, whole):
         train_speech([manifest], [manifest], tmp_path / "parts", model, settings, progress=False)
-    one, other = (load_backbone(tmp_path / name).state_dict() for name in ("whole", "parts"))
+    one, other = (load_trainable(tmp_path / name, "en").state_dict() for name in ("whole", "parts"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -28,7 +28,6 @@ from npda.corpus.pairs import Pair, read_pairs, stream_pairs
 from npda.corpus.recording import synthesize
 from npda.corpus.voices import Voice, voice
 from npda.datastore.counter import HELD_OUT, HELD_OUT_SENTENCES, CounterStore, find_counter
-from npda.datastore.fingerprint import model_digest
 from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
@@ -54,7 +53,7 @@ from npda.stages.code import Code
 from npda.stages.stage_cache import StageCache
 
 if TYPE_CHECKING:
-    from npda.models import AnyBackbone
+    from npda.models.backbone import Backbone
 
 
 # The code that decides each result; how the model learnt to read is in its weights.
@@ -158,7 +157,7 @@ class _Adapting:
         progress: bool,
     ) -> None:
         self.inputs, self.options, self.reader, self.speaker = inputs, options, reader, speaker
-        self.backbone: AnyBackbone = reader.backbone
+        self.backbone: Backbone = reader.backbone
         self.cache, self.progress = cache, progress
         folder, search = inputs.out / "translations", options.search
         self.judging = Judging(self.backbone, options.language, search, options.samples, cache, folder, progress)
@@ -200,7 +199,7 @@ class _Adapting:
             raise InputError(f"{path} exists but was not created by `npda adapt`: choose another --out.")
         options = self.options
         identity = {
-            "model": model_digest(self.backbone),
+            "model": self.backbone.model_digest(),
             "text": [self.inputs.text.name, short_digest(self.inputs.text), dropped.digest],
             "settings": [options.language, options.speak, options.index],
         }

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from npda.adapt.verdict import Judged, Side, judge, keep_translations
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
-from npda.datastore.fingerprint import model_digest
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.adaptive import AdaptiveCombiner
@@ -24,7 +23,7 @@ from npda.stages.code import Code
 from npda.stages.stage_cache import StageCache
 
 if TYPE_CHECKING:
-    from npda.models import AnyBackbone
+    from npda.models.backbone import Backbone
 
 CODE = Code(("npda.evaluation.devset", "npda.decoding.knn", "npda.models"))
 
@@ -42,7 +41,7 @@ class Sentences:
 class Judging:
     """Stages of an adaptation. search: of the model alone; samples: of the bootstrap; folder: for the translations"""
 
-    backbone: AnyBackbone
+    backbone: Backbone
     language: str | None
     search: SearchOptions
     samples: int
@@ -61,7 +60,7 @@ class Judging:
         """The model with the store beside the model alone. search: that goes with the store"""
         devset = DevSet(self.backbone, sentences.given, sentences.way, self.language)
         prefix = "" if side == "domain" else f"{side}-"
-        identity: dict[str, Any] = {"model": model_digest(self.backbone), "search": asdict(self.search)}
+        identity: dict[str, Any] = {"model": self.backbone.model_digest(), "search": asdict(self.search)}
         identity |= {"sentences": [sentences.digest, sentences.way, self.language]}
 
         def translated(name: str, how: SearchOptions, *fusions: KnnFusion | GuardedFusion) -> list[str]:

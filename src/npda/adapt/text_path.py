@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from npda.datastore.counter import FOLDER, STORE, CounterStore, build_counter, find_counter, general_text
-from npda.datastore.fingerprint import decoder_fingerprint, model_digest
+from npda.datastore.fingerprint import decoder_fingerprint
 from npda.datastore.source import BuildOptions
 from npda.io.errors import InputError
 from npda.io.files import cache_dir
 from npda.io.progress import SHORT, stage
 from npda.models import load_backbone
-from npda.models.devices import choose_device, choose_dtype, placed
+from npda.models.devices import choose_device, choose_dtype
 from npda.models.hub import model_directory
 from npda.training.loop.settings import TrainingSettings
 from npda.training.tasks.align import AlignOptions, align_defaults, train_alignment
 
 if TYPE_CHECKING:
-    from npda.models import AnyBackbone
+    from npda.models.backbone import Backbone
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TextPath:
 class Reader:
     """A model, ready. aligned: "no" need for it, "now", or "before"; seconds: that it took now"""
 
-    backbone: AnyBackbone
+    backbone: Backbone
     directory: Path
     aligned: Literal["no", "now", "before"]
     seconds: float = 0.0
@@ -60,9 +60,10 @@ def with_text_path(
         backbone = load_backbone(directory, source_language)
     if backbone.max_frames == 0:
         raise InputError(f"{model} translates text; give a speech translator.")
-    if not needed or can_read(backbone):
+    if not needed or backbone.reads:
         device = choose_device()
-        return Reader(placed(backbone, device, choose_dtype(device)), directory, "no")
+        backbone.place(device, choose_dtype(device))
+        return Reader(backbone, directory, "no")
     home = how.directory or aligned_home(directory, backbone, language, source_language)
     if (home / "config.json").is_file():
         return _found(home, backbone, model, source_language, "before")
@@ -103,28 +104,21 @@ def build_counter_for(
     )
 
 
-def can_read(backbone: AnyBackbone) -> bool:
-    """Whether text has a way into the decoder; families that bring theirs along have no encoder to be trained."""
-    return backbone.source is not None and getattr(backbone, "text_encoder", backbone) is not None
-
-
-def aligned_home(
-    directory: Path, backbone: AnyBackbone, language: str | None, source_language: str | None = None
-) -> Path:
+def aligned_home(directory: Path, backbone: Backbone, language: str | None, source_language: str | None = None) -> Path:
     """Where the cache keeps the aligned form of a model: by its name, its weights and its languages."""
     languages = "-".join(part for part in (source_language, language) if part) or "any"
-    return cache_dir() / "aligned" / f"{directory.resolve().name}-{model_digest(backbone)[:12]}-{languages}"
+    return cache_dir() / "aligned" / f"{directory.resolve().name}-{backbone.model_digest()[:12]}-{languages}"
 
 
 def _found(
     home: Path,
-    base: AnyBackbone,
+    base: Backbone,
     model: str,
     source_language: str | None,
     aligned: Literal["now", "before"],
     seconds: float = 0.0,
 ) -> Reader:
     backbone = load_backbone(home, source_language, "auto")
-    if decoder_fingerprint(backbone) != decoder_fingerprint(base) or not can_read(backbone):
+    if decoder_fingerprint(backbone) != decoder_fingerprint(base) or not backbone.reads:
         raise InputError(f"{home} is not {model} with a text encoder: choose another --aligned.")
     return Reader(backbone, home, aligned, seconds)

@@ -20,7 +20,7 @@ from pathlib import Path
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.encode import Encoder
-from npda.datastore.fingerprint import model_digest, model_fingerprint, vocabulary_digest
+from npda.datastore.fingerprint import model_fingerprint, vocabulary_digest
 from npda.datastore.format import SHARDS, ModelFingerprint, ShardInfo, SourceInfo, StoreInfo, write_info
 from npda.datastore.index.build import build_index
 from npda.datastore.index.spec import check_factory, choose
@@ -89,7 +89,7 @@ def publish(
 def plan(backbone: Backbone, source: Source, options: BuildOptions) -> dict[str, object]:
     """Everything but the sentences that finished shards depend on; each shard remembers its own sentences."""
     return {
-        "model": model_digest(backbone),
+        "model": backbone.model_digest(),
         "vocabularies": [vocabulary_digest(backbone), len(backbone.source) if backbone.source else 0],
         "source": [source.name, source.kind, *([source.voice.name] if source.voice else [])],
         "settings": [options.language, options.chunk, options.index, options.nprobe, options.rerank],

@@ -23,7 +23,7 @@ from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.io.files import cache_dir, stream_lines
-from npda.models.backbone import Backbone
+from npda.models.backbone import Backbone, LearnsToRead
 
 FOLDER, STORE, HELD_OUT = "counter", "store", "held-out.tsv"
 HELD_OUT_SENTENCES = 200
@@ -50,7 +50,7 @@ def cached_home(backbone: Backbone) -> Path:
 
 def home_for(backbone: Backbone, directory: Path) -> Path:
     """Where to build the counter-store of a model: beside the text path that was trained for it, else in the cache."""
-    return directory / FOLDER if getattr(backbone, "text_encoder", None) is not None else cached_home(backbone)
+    return directory / FOLDER if isinstance(backbone, LearnsToRead) and backbone.reads else cached_home(backbone)
 
 
 def find_counter(backbone: Backbone, directory: Path | None, language: str | None = None) -> CounterStore | None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import torch
-
 from npda.datastore.format import BackboneInfo, ModelFingerprint, StoreInfo
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
-from npda.models.digests import decoder_digest, weights_digest
 
 
 def decoder_fingerprint(backbone: Backbone) -> BackboneInfo:
-    """The decoder alone: states asked for in a search come from it, whichever encoder it listens to."""
-    return BackboneInfo(name=type(backbone).__name__, digest=decoder_digest(cast(torch.nn.Module, backbone)))
+    """The decoder alone: it makes the states that are searched for, whatever encoder it attends to."""
+    return BackboneInfo(name=type(backbone).__name__, digest=backbone.decoder_digest())
 
 
 def model_fingerprint(backbone: Backbone) -> ModelFingerprint:
@@ -27,13 +22,8 @@ def model_fingerprint(backbone: Backbone) -> ModelFingerprint:
     )
 
 
-def model_digest(backbone: Backbone) -> str:
-    """All weights: what a build may be continued with."""
-    return weights_digest(cast(torch.nn.Module, backbone).state_dict())
-
-
 def vocabulary_digest(backbone: Backbone) -> str:
-    return cast(Any, backbone.target).digest()
+    return backbone.target.digest()
 
 
 def check_belongs(store: str, info: StoreInfo, backbone: Backbone, language: str | None = None) -> None:

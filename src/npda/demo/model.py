@@ -21,7 +21,7 @@ from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
 from npda.io.records import as_json
-from npda.models import load_backbone
+from npda.models import load_speech2text
 from npda.training.loop.settings import ALIGN_MINI, TrainingSettings
 from npda.training.tasks.align import AlignOptions, train_alignment
 from npda.training.tasks.speech import SpeechModel, defaults, train_speech
@@ -156,7 +156,7 @@ def export(aligned: Path, out: Path, made: Provenance) -> DemoModel:
             pass
         shutil.rmtree(out)
     with atomic_directory(out) as temporary:
-        load_backbone(aligned).half().save_pretrained(temporary)
+        load_speech2text(aligned).half().save_pretrained(temporary)
         (temporary / FILE).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
         for path in temporary.rglob("*.safetensors"):
             path.chmod(0o644)  # written for their owner alone, and yet for everybody in a package

@@ -2,7 +2,10 @@
 
 A backbone has one decoder and two ways in: ``hear`` takes speech, ``read`` takes text, both give a
 ``Memory`` that the decoder attends to. ``states`` runs the decoder over known targets (training, building a
-datastore); ``start`` and ``Stream.step`` run it token by token (decoding). A new model family is one file.
+datastore); ``start`` and ``Stream.step`` run it token by token (decoding). A new family is one file: docs/extending.md.
+
+``Backbone`` is all that a family must have, and ``TorchBackbone`` gives a torch module the half of it that is not about
+the architecture. ``Packed`` and ``LearnsToRead`` are what it may have besides.
 
 A frame is 10 ms in all families, as ``n_frames`` in a manifest: batches are planned and limits are set by it. What a
 frame holds is the family's own affair: mel bands, or the samples themselves.
@@ -12,10 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from npda.models.layers.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,17 @@ class Backbone(Protocol):
     @property
     def source(self) -> Tokens | None: ...
 
+    @property
+    def source_language(self) -> str | None:
+        """The code of the language that is spoken and read, as ``prompt`` takes it to have speech written down; None
+        where the model has not been told, or cannot write down what is said."""
+        ...
+
+    @property
+    def reads(self) -> bool:
+        """Whether ``read`` works: a text path may have to be trained first."""
+        ...
+
     def features(self, waveform: np.ndarray) -> np.ndarray:
         """What ``hear`` takes for one utterance. waveform: [samples] float32 at 16 kHz → [frames, bins]"""
         ...
@@ -129,4 +148,44 @@ class Backbone(Protocol):
 
     def logits(self, states: Tensor, only: Tensor | None = None) -> Tensor:
         """The output layer. states: [..., dim] → [..., vocabulary], or the columns of the tokens ``only``"""
+        ...
+
+    def decoder_digest(self) -> str:
+        """Of the weights that the states for a given memory depend on: by it a datastore knows its model again.
+
+        It stays what it is in float32 when the model is rounded by ``place``.
+        """
+        ...
+
+    def model_digest(self) -> str:
+        """Of all weights as they are: an interrupted build is continued with the same ones only."""
+        ...
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write a directory that ``from_pretrained`` of its family opens."""
+        ...
+
+    def place(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Compute there from now on, and in this type; the model is not going to be trained."""
+        ...
+
+
+@runtime_checkable
+class Packed(Protocol):
+    """A backbone whose products can be computed in eight bits: ``Translator.from_pretrained(..., int8=True)``."""
+
+    packing: Packing
+
+
+@runtime_checkable
+class LearnsToRead(Protocol):
+    """A backbone, and torch module, whose text path `npda align` trains.
+
+    text_encoder: None until there is one; its parameters are those that are trained
+    """
+
+    text_encoder: Any
+
+    def add_text_encoder(self, layers: int | None = None, dropout: float | None = None) -> nn.Module:
+        """A fresh one, in place of any other. layers, dropout: by default what suits the model"""
         ...

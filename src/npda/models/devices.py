@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal
 
 import numpy as np
 import torch
 
 from npda.io.errors import InputError
-from npda.models.digests import decoder_digest
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
-
-M = TypeVar("M")
 
 VARIABLE = "NPDA_DEVICE"  # the device of a verb and of the processes it starts
 
@@ -59,19 +56,6 @@ def choose_dtype(device: torch.device, precision: Precision = "auto") -> torch.d
         return torch.float32
     able = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if able else torch.float16
-
-
-def placed(backbone: M, device: torch.device, dtype: torch.dtype) -> M:
-    """Move a model that is not going to be trained, and round its weights to the type it computes in.
-
-    Rounded weights have another digest. So that datastores of the model are told from others all the same, a rounded
-    model keeps the one it had.
-    """
-    if isinstance(backbone, torch.nn.Module):
-        if dtype != torch.float32:
-            cast(Any, backbone).digest_in_full = decoder_digest(backbone)
-        backbone.to(device, dtype)
-    return backbone
 
 
 def device_of(model: object) -> torch.device:

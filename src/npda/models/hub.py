@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/model
-_WEIGHTS = "model.safetensors"  # where there is one file; else those that an index names
+WEIGHTS = "model.safetensors"  # where there is one file; else those that an index names
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model")  # no pickled weights, no code
 
 
@@ -49,7 +49,7 @@ def weight_names(directory: Path) -> set[str]:
     """What the weights of a model directory are called, without reading them."""
     from safetensors import safe_open
 
-    single = directory / _WEIGHTS
+    single = directory / WEIGHTS
     with _readable(directory):
         if not single.is_file():
             return set(_weight_map(directory))
@@ -62,14 +62,14 @@ def load_weights(directory: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     with _readable(directory):
-        single = directory / _WEIGHTS
+        single = directory / WEIGHTS
         files = [single] if single.is_file() else [directory / name for name in set(_weight_map(directory).values())]
         return {name: weight for path in files for name, weight in load_file(path).items()}
 
 
 def _weight_map(directory: Path) -> dict[str, str]:
     """Name of a weight → its file."""
-    return dict(json.loads((directory / f"{_WEIGHTS}.index.json").read_text(encoding="utf-8"))["weight_map"])
+    return dict(json.loads((directory / f"{WEIGHTS}.index.json").read_text(encoding="utf-8"))["weight_map"])
 
 
 @contextmanager

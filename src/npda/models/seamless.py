@@ -33,6 +33,7 @@ from npda.models.layers.packing import Packing
 from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.seamless_tokens import language_tags, source_tokens
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
+from npda.models.torch_backbone import TorchBackbone
 
 transformers_logging.disable_progress_bar()
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class SpeechAndText(SeamlessM4Tv2ForSpeechToText):
         self.post_init()
 
 
-class Seamless(nn.Module):
+class Seamless(TorchBackbone):
     """A `Backbone` around transformers' SeamlessM4T v2."""
 
     def __init__(
@@ -113,6 +114,10 @@ class Seamless(nn.Module):
     def source_language(self) -> str:
         """What is read, a code such as ``deu``."""
         return self.target.tokenizer.src_lang.strip("_")
+
+    @property
+    def reads(self) -> bool:
+        return self.text_encoder is not None
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
         """Mel frames, normalised by utterance. → [frames, 80], an even number of them: two make one vector"""

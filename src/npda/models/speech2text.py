@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from npda import audio
 from npda.audio import Normalizer
 from npda.io.errors import InputError
-from npda.models.backbone import Memory, Suppressed
+from npda.models.backbone import Memory
 from npda.models.devices import device_of
 from npda.models.layers.adapters import Adapters, AdapterSize
 from npda.models.layers.decoder import Adapt, decoder_states, decoder_stream, output_scores, positions, target_prompt
@@ -29,6 +29,7 @@ from npda.models.layers.packing import Packing
 from npda.models.layers.stream import TransformerStream
 from npda.models.speech2text_network import Speech2TextConfig, Speech2TextNetwork
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
+from npda.models.torch_backbone import TorchBackbone
 from npda.text import Vocabulary
 
 SOURCE_DIRECTORY = "source"
@@ -54,10 +55,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Speech2Text(nn.Module):
+class Speech2Text(TorchBackbone):
     """A `Backbone` of the paper's architecture."""
 
-    suppressed = Suppressed()
     fixed: tuple[str, ...] = ()  # names of parameters that are never trained begin like this
 
     def __init__(
@@ -95,7 +95,8 @@ class Speech2Text(nn.Module):
         return cls(Speech2TextNetwork(config), target, normalizer, source).eval()
 
     @classmethod
-    def from_pretrained(cls, directory: str | Path) -> Speech2Text:
+    def from_pretrained(cls, directory: str | Path, source_language: str | None = None) -> Speech2Text:
+        """source_language: makes no difference, such a model knows one"""
         directory = Path(directory)
         model = Speech2TextNetwork.from_pretrained(directory)
         source, text = directory / SOURCE_DIRECTORY, directory / TEXT_DIRECTORY
@@ -159,6 +160,10 @@ class Speech2Text(nn.Module):
             raise InputError(f"The model's adapters are {self.adapters.size.width} wide: choose that width.")
         for language in languages:
             self.adapters.add(language)
+
+    @property
+    def reads(self) -> bool:
+        return self.source is not None and self.text_encoder is not None
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
         return self.normalizer(audio.fbank(waveform))

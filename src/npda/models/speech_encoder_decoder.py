@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, SpeechEncoderDecoderModel, Wav2Vec2FeatureExtractor
 from transformers.utils import logging as transformers_logging
@@ -26,6 +26,7 @@ from npda.models.layers.packing import Packing
 from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
+from npda.models.torch_backbone import TorchBackbone
 
 transformers_logging.disable_progress_bar()
 
@@ -37,7 +38,7 @@ _FRAME = SAMPLE_RATE // 100  # samples of a frame
 _TAG = re.compile(r"([a-z]{2,3})_[A-Z]{2}")  # de_DE
 
 
-class SpeechEncoderDecoder(nn.Module):
+class SpeechEncoderDecoder(TorchBackbone):
     """A `Backbone` around transformers' SpeechEncoderDecoder."""
 
     def __init__(
@@ -62,7 +63,8 @@ class SpeechEncoderDecoder(nn.Module):
         self._field, self._stride = _receptive_field(config.encoder)
 
     @classmethod
-    def from_pretrained(cls, directory: str | Path) -> SpeechEncoderDecoder:
+    def from_pretrained(cls, directory: str | Path, source_language: str | None = None) -> SpeechEncoderDecoder:
+        """source_language: makes no difference, the encoder knows one or hears any"""
         directory = Path(directory)
         config = read_config(directory)
         for half, family in _FAMILIES.items():
@@ -110,6 +112,10 @@ class SpeechEncoderDecoder(nn.Module):
             text.embedding.weight.copy_(embedding)
         self.text_encoder = text.train(self.training)
         return text
+
+    @property
+    def reads(self) -> bool:
+        return self.text_encoder is not None
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
         """The samples themselves, normalised by utterance. → [frames, 160], as many as the encoder has a use for

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
-from npda.models.backbone import Memory, Suppressed
+from npda.models.backbone import Memory
 from npda.models.layers.decoder import decoder_states, decoder_stream, output_scores, target_prompt
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import TransformerStream
 from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.speech2text_network import Decoder, Speech2TextConfig
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
+from npda.models.torch_backbone import TorchBackbone
 from npda.text import Vocabulary
 
 MODEL_TYPE = "npda-text2text"
@@ -45,10 +46,10 @@ class Text2TextSize:
     dropout: float = 0.1
 
 
-class Text2Text(nn.Module):
+class Text2Text(TorchBackbone):
     """A `Backbone` that reads and cannot hear."""
 
-    suppressed = Suppressed()
+    reads = True
     max_frames = 0
     max_target = 1_024
 
@@ -76,7 +77,8 @@ class Text2Text(nn.Module):
         return cls(Text2TextSize(**{**PRESETS[preset], **changes}), source, target).eval()
 
     @classmethod
-    def from_pretrained(cls, directory: str | Path) -> Text2Text:
+    def from_pretrained(cls, directory: str | Path, source_language: str | None = None) -> Text2Text:
+        """source_language: makes no difference, such a model knows one"""
         directory = Path(directory)
         source, target = Vocabulary.load(directory / SOURCE_DIRECTORY), Vocabulary.load(directory)
         try:

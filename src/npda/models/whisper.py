@@ -27,6 +27,7 @@ from npda.models.layers.decoder import layer_states, output_scores, stream_layer
 from npda.models.layers.encoder import encoder_states
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import StreamLayer, TransformerStream
+from npda.models.torch_backbone import TorchBackbone
 from npda.models.whisper_text import LAYERS, WhisperTextEncoder
 from npda.models.whisper_tokens import WhisperTokens
 
@@ -39,7 +40,7 @@ _TEXT_DIRECTORY = "text_encoder"
 _ENGLISH = "en"
 
 
-class Whisper(nn.Module):
+class Whisper(TorchBackbone):
     """A `Backbone` around transformers' Whisper.
 
     silence: seconds that follow every utterance, at most to the end of the 30 s the model was trained on. It needs
@@ -47,6 +48,7 @@ class Whisper(nn.Module):
     all of them. By default those it was saved with: a model fine-tuned with fewer has nothing more to hear.
     """
 
+    adapters = None  # which only models of npda train have
     # Names of parameters that are never trained: sines, and tokens most of which no corpus of one's own holds.
     fixed: tuple[str, ...] = ("model.model.encoder.embed_positions.", "model.model.decoder.embed_tokens.")
 
@@ -145,6 +147,10 @@ class Whisper(nn.Module):
         if dropout is not None:
             self.text_encoder.set_dropout(dropout)
         return self.text_encoder
+
+    @property
+    def reads(self) -> bool:
+        return self.text_encoder is not None
 
     def features(self, waveform: np.ndarray) -> np.ndarray:
         """Log-mel frames that touch the waveform: those transformers computes of it padded to 30 s."""

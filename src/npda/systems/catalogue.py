@@ -61,7 +61,7 @@ MODELS: dict[str, TrainedModel] = {
     "recogniser": TrainedModel("recogniser", ("general speech",), vocabulary="base"),
     "text translator": TrainedModel("text", ("general speech", "most text"), vocabulary="base"),
     "text translator with own vocabulary": TrainedModel("text", ("general speech", "most text")),
-    "gated recogniser": TrainedModel("recogniser", ("general speech",), start="recogniser", gated=True, length=0.4),
+    "gated recogniser": TrainedModel("recogniser", ("general speech",), start="recogniser", gated=True),
     "gated": TrainedModel(
         "speech", ("general speech",), encoder="gated recogniser", tunes="decoder", vocabulary="base"
     ),

@@ -17,7 +17,7 @@ from npda.training.data.text import TextData, read_sources
 
 def copy_data(files: Sequence[str | Path], transcripts: Iterable[str], backbone: Backbone) -> TextData:
     """Every sentence as its own target. files: as ``read_sources`` takes them"""
-    language = getattr(backbone, "source_language", None)
+    language = backbone.source_language
     if language is None:
         raise InputError(
             "This model cannot write down what is said, so it cannot learn from text of the spoken language: "

@@ -239,9 +239,9 @@ def text_of(utterance: Utterance, task: Task) -> str:
     return utterance.src_text
 
 
-def target_tokens(utterance: Utterance, model: Writer, task: Task) -> tuple[int, list[int]]:
+def target_tokens(utterance: Utterance, model: Backbone, task: Task) -> tuple[int, list[int]]:
     """Length of the prompt; prompt, text and end symbol."""
-    spoken = getattr(model, "source_language", None) or utterance.src_lang  # as the model calls it
+    spoken = model.source_language or utterance.src_lang  # as the model calls it
     language = utterance.tgt_lang if task == "st" else spoken
     return encode_target(text_of(utterance, task), language, model)
 

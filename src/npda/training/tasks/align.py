@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.progress import SHORT, stage
 from npda.models import is_public, load_backbone
-from npda.models.backbone import Backbone
+from npda.models.backbone import Backbone, LearnsToRead
 from npda.models.config import read_config
 from npda.models.devices import choose_device
 from npda.text import Vocabulary
@@ -32,10 +32,6 @@ from npda.training.loop.train import TrainingSummary, train
 from npda.training.objectives.alignment import Align, AlignData, Variant
 from npda.training.objectives.translation import TextToText
 from npda.training.tasks.speech import weights_digest
-
-if TYPE_CHECKING:
-    from npda.models.speech2text import Speech2Text
-    from npda.models.whisper import Whisper
 
 _LARGE = 1_000.0  # a variance of states far beyond those of the paper's models
 
@@ -173,14 +169,14 @@ def mse_weight(teacher: TeacherStates) -> float:
     return 1.0 if variance < _LARGE else 1 / variance
 
 
-def _teachable(model: str | Path, source_language: str | None) -> Speech2Text | Whisper:
-    """A model whose text path is trained."""
+def _teachable(model: str | Path, source_language: str | None) -> Any:
+    """A model whose text path is trained: a `Backbone` that ``LearnsToRead``, and a torch module."""
     backbone = load_backbone(model, source_language)
     if backbone.max_frames == 0:
         raise InputError(f"{model} translates text; give the directory of a speech translator.")
-    if not isinstance(backbone, nn.Module) or not hasattr(backbone, "add_text_encoder"):
+    if not isinstance(backbone, nn.Module) or not isinstance(backbone, LearnsToRead):
         raise InputError(f"{model} brings its own text encoder: there is nothing to train, go on with `npda build`.")
-    return cast("Speech2Text | Whisper", backbone)
+    return backbone
 
 
 def _subwords(backbone: Backbone, alpha: float | None) -> SubwordSampling | None:

@@ -30,7 +30,7 @@ from npda.training.loop.settings import FINE_TUNE, MINI, TrainingSettings
 from npda.training.loop.train import TrainingSummary, train
 from npda.training.objectives.feature_selection import SelectiveSpeechToText
 from npda.training.objectives.translation import SpeechToText
-from npda.training.tasks import fine_tuning as further
+from npda.training.tasks import fine_tuning
 from npda.training.tasks.tuned_parameters import TUNES, Tunes, freeze, reaches_encoder
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def train_speech(
     start = _go_on(model, model.start) if model.start is not None else None
     source: Tokens | None = None
     if start is not None and not isinstance(start, Speech2Text):
-        source = further.prepare(start, model, settings, utterances)
+        source = fine_tuning.prepare(start, model, settings, utterances)
     with run:
         kept, _ = within(utterances, settings.max_frames)
         if start is not None:
@@ -166,7 +166,7 @@ def train_speech(
         if isinstance(backbone, Speech2Text):
             objective = _objective(backbone, model, settings, augment, source)
         else:
-            objective = further.objective(backbone, model, settings, augment)
+            objective = fine_tuning.objective(backbone, model, settings, augment)
         hook = (lambda update: on_evaluate(backbone, update)) if on_evaluate is not None else None
         return train(objective, data, dev, settings, run, backbone.save_pretrained, hook, progress, device=device)
 

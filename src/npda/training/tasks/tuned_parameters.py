@@ -31,8 +31,7 @@ def freeze(backbone: Trainable, tunes: Tunes, languages: Sequence[str] = (), gat
     languages: whose adapters are tuned, if adapters are: a set that sees no data would only decay
     gates: whether those of the feature selection are tuned too; without their penalty they would all open
     """
-    adapters = getattr(backbone, "adapters", None)
-    others = () if adapters is None else set(adapters.languages) - set(languages)
+    others = () if backbone.adapters is None else set(backbone.adapters.languages) - set(languages)
     apart = (*backbone.fixed, *(f"adapters.sets.{language}." for language in others))
     for name, parameter in backbone.named_parameters():
         tuned = _IS_TUNED[tunes](name) and not name.startswith(apart)
