@@ -26,26 +26,28 @@ from npda.datastore.retrieval.protocol import Neighbours
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.fusion import KnnFusion
+from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
 
 K = 16
 BARS = {1: 1.20, 8: 1.30, 16: 1.30}
 LARGE_BAR = 1.6  # above KEYS
 HUGE = 75_000_000  # reported, without a bar
 THEIRS = 1.0
+GUARDED = 1.10  # one store behind its gate over the same without one
 
 
 class Placed:
     """A retriever that is asked for other states than it is given."""
 
     def __init__(self, retriever: LocalRetriever) -> None:
-        self._retriever = retriever
+        self.unplaced = retriever
         self._states = keys.queries(1_024)
         self._next = 0
 
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         start = self._next if self._next + len(queries) <= len(self._states) else 0
         self._next = start + len(queries)
-        return self._retriever.search(self._states[start : self._next], k)
+        return self.unplaced.search(self._states[start : self._next], k)
 
 
 def measure(batches: Sequence[int], repeats: int, size: int) -> Iterator[Result]:
@@ -57,10 +59,13 @@ def measure(batches: Sequence[int], repeats: int, size: int) -> Iterator[Result]
     store, _ = keys.indexed(keys.store(size, backbone.dim), "auto")
     retriever = Placed(LocalRetriever(store, threads=torch.get_num_threads()))
     fusions: list[Fusion] = [KnnFusion(retriever, KnnOptions(K))]
+    # A counter-store as large as the store: the same keys, asked for on their own.
+    guarded: list[Fusion] = [GuardedFusion([GuardedStore(retriever, KnnOptions(K))], Placed(retriever.unplaced))]
     for batch in batches:
         features = speech(batch)
         ways = {
             "with store": lambda features=features: ours(fast, features, fusions),
+            "guarded": lambda features=features: ours(fast, features, guarded),
             "without": lambda features=features: ours(fast, features),
             "transformers": lambda features=features: theirs(backbone, features),
         }
@@ -69,6 +74,8 @@ def measure(batches: Sequence[int], repeats: int, size: int) -> Iterator[Result]
         for other, bar in (("without", bar_of(batch, size)), ("transformers", THEIRS if size < HUGE else None)):
             value, note = ratio(times, "with store", other)
             yield Line(f"{title}, batch {batch}: with store / {other}", value, bar, most=True, note=note)
+        value, note = ratio(times, "guarded", "with store")
+        yield Line(f"{title}, batch {batch}: guarded / with store", value, GUARDED, most=True, note=note)
 
 
 def bar_of(batch: int, size: int) -> float | None:

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from npda.cli.explain import explain as explain_verb
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair
+from npda.corpus.terms import Rendering, Term
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.retrieval.local import LocalRetriever
 from npda.datastore.retrieval.protocol import Entry, Neighbours
@@ -36,6 +37,7 @@ from npda.explanation.records import Explanation, Neighbour, Token
 from npda.explanation.table import render
 from npda.explanation.words import Pieces, kept_words
 from npda.io.errors import InputError
+from npda.terms.termbase import Terms
 
 PAIRS = tiny_store.pairs(60)
 OPTIONS = SearchOptions(beam=3, max_length=14)
@@ -193,6 +195,22 @@ def test_a_small_store_gives_what_it_has(model, memories, glossary):
     e = explain(model, memories[0], KnnFusion(LocalRetriever(glossary), KnnOptions(64, 0.5, 50)), OPTIONS)
     assert {len(token.neighbours) for token in e.tokens} == {len(glossary)}
     assert all(math.isfinite(n.distance) for token in e.tokens for n in token.neighbours)
+
+
+def test_terms_are_put_in_and_told(model, memories, store, explanation):
+    first = explanation.words[0].text
+    terms = Terms([Term(("floor",), "Parkett", renderings=(Rendering(first, 1.0),))])
+    fusion = KnnFusion(store, KnnOptions(8, 0.6, 20))
+    e = explain(model, memories[0], fusion, OPTIONS, audio="folder/a.wav", terms=terms)
+    assert e.placed is not None
+    done = e.placed.replacements[0]
+    assert (done.source, done.target, done.rendering, done.start) == ("floor", "Parkett", first, 0)
+    assert e.placed.text == e.text.replace(first, "Parkett")
+    assert replace(e, placed=None) == explanation
+    assert Explanation.from_json(e.to_json()) == e
+    out = io.StringIO()
+    Console(file=out, width=100).print(render(e, 100))
+    assert f"“Parkett” for “{first}”" in out.getvalue()
 
 
 def test_without_stored_sentences_tokens_stand_for_themselves(model, memories, store, tmp_path):

@@ -18,6 +18,7 @@ from npda.evaluation.tuning.search import Tuning
 from npda.explanation.records import BaseWord, Evidence, Explanation, Token, Word
 from npda.report.explanation import write_page
 from npda.report.table import Cell, Table
+from npda.terms.replacing import Placed, Replacement
 
 HOSTILE = '<script>alert("1")</script>\x1b[31m\x00 &amp; \' onload=x $x_1$ <img src=http://example.org/x.png> \\g<1>'
 SHOWN = HOSTILE.replace("\x1b", "�").replace("\x00", "�")  # as a page shows it
@@ -40,7 +41,8 @@ def explanation(text: str = "die Küche im Haus", sentences: int = 10, stores: i
         Word("", True, 4, 4, 0.9, 0.9, 0.9, "both", False, behind[:1]),
     )
     base = (BaseWord(text, True), BaseWord(text, False))
-    return Explanation(text, text, f"{text}.", -1.5, text, words, base, tokens, text, text)
+    placed = Placed(text, (Replacement(text, text, text, 1, 9, True), Replacement(text, text, text, 9, 10)))
+    return Explanation(text, text, f"{text}.", -1.5, text, words, base, tokens, text, text, placed=placed)
 
 
 def tuning() -> Tuning:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from npda.corpus.pairs import Pair, write_pairs
 from npda.decoding.beam import SearchOptions, search
+from npda.decoding.retry import search_with_retry
 from npda.decoding.shallow import ShallowFusion, match
 from npda.evaluation.tuning import shallow
 from npda.evaluation.tuning.shallow import search_weight, tune_shallow
@@ -253,7 +254,7 @@ def test_tuning_translates_with_every_weight(monkeypatch):
             with torch.inference_mode():
                 memory = backbone.read(torch.tensor([ids]), torch.tensor([len(ids)]))
             fusion = Recomputing(language_model, weight)
-            ((best, *_),) = search(backbone, memory, backbone.prompt(), options, [fusion])
+            ((best, *_),) = search_with_retry(backbone, memory, backbone.prompt(), options, [fusion])
             assert backbone.target.decode(best.tokens) == text
     monkeypatch.setattr(shallow, "bleu", lambda *_: type("Score", (), {"value": 5.0}))
     assert tune_shallow(backbone, language_model, sentences, "text", options, (0.1, 0.2), progress=False).weight == 0

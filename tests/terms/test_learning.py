@@ -107,17 +107,25 @@ def test_text_without_translations_is_read_by_the_model(tmp_path, monkeypatch):
     asked = []
 
     def reading(backbone, options, language):
-        return lambda sentences: (asked.append(list(sentences)), [dict(NOUNS)[s.split()[1]] for s in sentences])[1]
+        def translate(sentences):
+            asked.append(list(sentences))
+            if len(asked) == 1:
+                raise KeyboardInterrupt
+            return [dict(NOUNS)[sentence.split()[1]] for sentence in sentences]
+
+        return translate
 
     monkeypatch.setattr(learning, "reading", reading)
     monkeypatch.setattr(learning, "carriers", lambda sources, language: [])
     write_lines(tmp_path / "text.txt", [f"{a} {noun}" for noun, _ in NOUNS for a in ("Ein", "Der", "Kein", "Mein")])
+    monkeypatch.setattr("npda.terms.outputs._TOGETHER", 10)
+    with pytest.raises(KeyboardInterrupt):
+        learn(model, tmp_path, tmp_path / "text.txt", "Wagen,automobile\n", sentences=3)
     found = learn(model, tmp_path, tmp_path / "text.txt", "Wagen,automobile\n", sentences=3)
     assert texts(found[0]) == ["car"]
-    (sentences,) = asked
-    assert len(sentences) == 3 + 16  # of the term's four, and the others
+    assert sum(map(len, asked[1:])) == 3 + 16  # of the term's four, and the others
     learn(model, tmp_path, tmp_path / "text.txt", "Hund,hound\nWagen,automobile\n", sentences=3)
-    assert asked[1:] == [["Mein Wagen"]]  # read before, all but one
+    assert asked[3:] == [["Mein Wagen"]]  # all but one were read before
 
 
 def test_the_text_is_sampled_fairly(tmp_path, monkeypatch):

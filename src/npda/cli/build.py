@@ -84,7 +84,7 @@ def build(
         npda build --model runs/demo/model --text runs/demo/data/domain-dev.tsv \\
             --speak espeak:en-us@300 --out spoken
 
-        npda build --model runs/aligned --text runs/demo/data/general.tsv --counter
+        npda build --model runs/demo/model --text runs/demo/data/general.tsv --counter --out counter
     """
     if counter:
         if append or speak or speech or glossary or (out and not out.is_dir() and out.exists()):

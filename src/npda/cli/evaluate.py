@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
+    from npda.corpus.terms import Term
     from npda.evaluation.faults import Faults
     from npda.evaluation.scores import Score
     from npda.evaluation.significance import Comparison
@@ -40,6 +41,10 @@ def evaluate(
     store: Annotated[
         list[Path] | None, typer.Option(help="Datastore that was on, to look for copies of its sentences; repeatable.")
     ] = None,
+    terms: Annotated[
+        list[Path] | None,
+        typer.Option(help="Terms that were to be used, a list or a folder; the references need src_text; repeatable."),
+    ] = None,
     column: Annotated[str, typer.Option(help="Column of a .tsv; src_text for transcripts.")] = "tgt_text",
     samples: Annotated[int, typer.Option(min=100, help="Resamples of the paired bootstrap.")] = 1000,
     seed: Annotated[int, typer.Option(min=1, help="Seed of the resamples, as SACREBLEU_SEED.")] = 12345,
@@ -56,6 +61,9 @@ def evaluate(
     looping; with --store also copies (another sentence than the reference, word by word from the store) and
     inventions (taken from the store, with nothing of the reference in them).
 
+    With --terms it also counts how many of the terms that were said are written as wanted, exactly or but for an
+    ending, and scores the sentences that hold none, which should stay as they are.
+
     Examples:
 
         npda evaluate runs/demo/data/adapted.txt runs/demo/data/test.tsv
@@ -67,6 +75,8 @@ def evaluate(
 
         npda evaluate runs/demo/data/adapted.txt runs/demo/data/test.tsv --store runs/demo/stores/parliament-text
 
+        npda evaluate runs/demo/data/adapted.txt runs/demo/data/test.tsv --terms runs/demo/data/terms.csv
+
         npda evaluate runs/demo/data/base.txt runs/demo/data/test.tsv --metric wer
     """
     if [hypotheses, references, baseline].count("-") > 1:
@@ -77,6 +87,9 @@ def evaluate(
     _check_aligned(hypotheses, system, references, truth)
     if baseline is not None and other is not None:
         _check_aligned(baseline, other, references, truth)
+
+    listed = _terms(terms) if terms else []
+    sources = _sources(references) if listed else []
 
     from npda.datastore.store import Datastore
     from npda.evaluation.faults import StoreText, count_faults, find_faults
@@ -92,6 +105,10 @@ def evaluate(
         known = StoreText.of(*stores) if stores else None
         systems = [system, *([other] if other is not None else [])] if {"bleu", "chrf"} & {*metrics} else []
         faults = [count_faults(texts, truth, known) for texts in systems]
+        used = [
+            _used(listed, sources, texts, truth, metrics)
+            for texts in ([system, *([other] if other is not None else [])] if listed else [])
+        ]
     if as_json:
         inputs = {"hypotheses": hypotheses, "references": references, "baseline": baseline}
         record = {**inputs, "sentences": len(truth), **_record(scores, comparisons)}
@@ -99,6 +116,8 @@ def evaluate(
             lines = {name: [n + 1 for n in places] for name, places in find_faults(system, truth, known).items()}
             baseline_faults = faults[1].record() if len(faults) > 1 else None
             record |= {"faults": faults[0].record(), "baseline_faults": baseline_faults, "fault_lines": lines}
+        if used:
+            record |= {"terms": used[0], "baseline_terms": used[1] if len(used) > 1 else None}
         print(json.dumps(record, ensure_ascii=False))
         return
     if comparisons:
@@ -107,6 +126,45 @@ def evaluate(
         _print_scores(scores)
     if faults:
         _print_faults(faults)
+    if used:
+        _print_terms(used)
+
+
+def _terms(paths: Sequence[Path]) -> list[Term]:
+    from npda.corpus.terms import read_terms
+    from npda.terms.record import TermFolder
+
+    found = {}
+    for path in paths:
+        found.update({term.key: term for term in (TermFolder(path).terms() if path.is_dir() else read_terms(path))})
+    return list(found.values())
+
+
+def _sources(references: str) -> list[str]:
+    """What was said, where terms are looked up."""
+    if not references.endswith((".tsv", ".tsv.gz")):
+        raise InputError(f"{references} does not say what was said: --terms needs a .tsv with the column src_text.")
+    return _sentences(references, "src_text")
+
+
+def _used(
+    terms: Sequence[Term], sources: Sequence[str], texts: Sequence[str], truth: Sequence[str], metrics: Sequence[str]
+) -> dict[str, object]:
+    """How many terms are used, and the scores of the sentences that hold none."""
+    from npda.evaluation.scores import score
+    from npda.terms.accuracy import term_accuracy
+
+    found = term_accuracy(terms, sources, texts)
+    others = sorted({*range(len(texts))} - {*found.holding})
+    scores = [score(name, [texts[n] for n in others], [truth[n] for n in others]) for name in metrics if others]
+    return {
+        "said": found.said,
+        "exact": found.exact,
+        "fuzzy": found.fuzzy,
+        "by_term": {term: {"said": a, "exact": b, "fuzzy": c} for term, (a, b, c) in found.by_term.items()},
+        "sentences_without": len(others),
+        "scores_without": {each.name: each.value for each in scores},
+    }
 
 
 def _sentences(path: str, column: str) -> list[str]:
@@ -204,6 +262,22 @@ def _print_faults(faults: Sequence[Faults]) -> None:
         counts = [getattr(found, name) for found in faults]
         if None not in counts:
             table.add_row(shown, *map(str, counts))
+    _print(table)
+
+
+def _print_terms(used: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    def share(found: dict[str, Any], how: str) -> str:
+        return f"{100 * found[how] / found['said']:.1f} %" if found["said"] else "–"
+
+    table = Table("terms", *("score", "baseline")[: len(used)])
+    table.add_row("said", *(f"{found['said']}" for found in used))
+    table.add_row("written as wanted", *(share(found, "exact") for found in used))
+    table.add_row("… but for an ending", *(share(found, "fuzzy") for found in used))
+    for name in used[0]["scores_without"]:
+        row = (f"{found['scores_without'][name]:.2f}" for found in used)
+        table.add_row(f"{name} of the {used[0]['sentences_without']} sentences without terms", *row)
     _print(table)
 
 

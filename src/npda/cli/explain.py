@@ -42,6 +42,7 @@ def explain(
     store: Annotated[
         list[Path], typer.Option(help="Datastore that steers, or a folder of them; repeat it for several.")
     ],
+    terms: Annotated[list[Path] | None, typer.Option(help="Terms to use, as for `npda translate`.")] = None,
     unguarded: Unguarded = False,
     k: K = None,
     lambda_: Lambda = None,
@@ -96,6 +97,7 @@ def explain(
     with loading(model, progress):
         translator = Translator.from_pretrained(model, source_language, device=device, precision=precision)
     backbone, fusion = translator.backbone, translator.steered_by(stores, language, chosen, not unguarded)
+    listed = translator.terms(terms or (), language)
     given = {} if length_penalty is None else {"length_penalty": length_penalty}
     options = tuned_search(stores, beam=beam, max_length=max_length, **given)
     faults: list[InputError] = []
@@ -113,7 +115,7 @@ def explain(
                 print(f"npda: skipped: {item.renamed(error)}", file=sys.stderr)
                 continue
             texts = (item.row.src_text, item.row.tgt_text) if item.row else ("", "")
-            explanation = explain_one(backbone, memory, fusion, options, language, item.name, *texts)
+            explanation = explain_one(backbone, memory, fusion, options, language, item.name, *texts, terms=listed)
             _print(explanation, json)
             yield explanation
 

@@ -37,7 +37,11 @@ def terms(
     speak: Annotated[
         str | None, typer.Option(help="Voice that reads the terms aloud in short sentences: espeak:en-us.")
     ] = None,
-    sentences: Annotated[int, typer.Option(min=1, help="Sentences to translate per term, if the model can read.")] = 24,
+    read: Annotated[
+        bool | None,
+        typer.Option(help="Let the model translate the text by its text path [default: if it has no translations]."),
+    ] = None,
+    sentences: Annotated[int, typer.Option(min=1, help="Sentences to read per term.")] = 24,
     language: Language = None,
     source_language: SourceLanguage = None,
     json: AsJson = False,
@@ -83,7 +87,7 @@ def terms(
     with loading(model, progress):
         backbone = load_backbone(model, source_language, device, precision)
     backbone.prompt(language)  # an unknown language is found out before any work
-    options = LearnOptions(tuple(general or ()), sentences, speaker, language, source_language, progress=progress)
+    options = LearnOptions(tuple(general or ()), read, sentences, speaker, language, source_language, progress)
     learnt = learn_terms(backbone, listed, out, options)
     _print(learnt, out, json)
 

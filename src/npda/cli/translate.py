@@ -89,8 +89,6 @@ def translate(
 
         npda translate runs/demo/data/debate.flac --model runs/demo/model -f srt -o debate.srt
 
-        npda translate runs/demo/data/speech.wav --model runs/demo/model --terms terms -f json
-
         npda translate runs/demo/data/speech.wav runs/demo/data/debate.flac \\
             --model runs/demo/model -f vtt --output-dir subtitles
     """

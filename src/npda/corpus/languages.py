@@ -126,6 +126,6 @@ def language_code(language: str) -> str:
         return code
     if _CODE.fullmatch(given):
         return given
-    close = difflib.get_close_matches(given.casefold(), _CODES, n=1)
+    close = difflib.get_close_matches(given.casefold(), _CODES, n=1, cutoff=0.7)
     hint = f"did you mean {close[0].capitalize()} ({_CODES[close[0]]})?" if close else "give its code, such as de."
     raise InputError(f"There is no language called {language!r}; {hint}")

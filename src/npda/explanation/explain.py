@@ -23,6 +23,7 @@ from npda.explanation.words import Pieces, kept_words
 from npda.models.backbone import Backbone, Memory
 from npda.models.features import features_of
 from npda.models.inputs import hear_batch
+from npda.terms.termbase import Terms
 
 
 @torch.inference_mode()
@@ -42,12 +43,13 @@ def explain(
     audio: str = "",
     transcript: str = "",
     reference: str = "",
+    terms: Terms | None = None,
 ) -> Explanation:
     """Search with and without the stores, then go once more through what was found with them.
 
     memory: of one utterance; fusion: over retrievers that are explainable; language: target language, for models with
     several;
-    audio, transcript, reference: to be shown with the rest
+    audio, transcript, reference: to be shown with the rest; terms: to be put in afterwards
     """
     if memory.states.shape[0] != 1:
         raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
@@ -61,9 +63,11 @@ def explain(
     with_stores = adapted.retried not in WITHOUT_FUSIONS
     tokens = _tokens(backbone, memory, prompt, produced, fusion, pieces, with_stores)
     words, base_words = _words(tokens, base, pieces)
+    text = backbone.target.decode(adapted.tokens)
+    placed = terms.put_in(backbone, memory, [[text]], language)[0][0] if terms is not None else None
     return Explanation(
         audio=audio,
-        text=backbone.target.decode(adapted.tokens),
+        text=text,
         base_text=backbone.target.decode(base.tokens),
         log_prob=adapted.log_prob,
         signature="|".join([str(fusion), f"beam:{options.beam}", *(f"store:{s.digest[:8]}" for s in _stores(fusion))]),
@@ -74,6 +78,7 @@ def explain(
         reference=reference,
         stores=tuple(store.path.name for store in _stores(fusion)),
         retried=adapted.retried,
+        placed=placed,
     )
 
 

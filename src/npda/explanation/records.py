@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from npda.decoding.beam import Retried
 from npda.io.errors import InputError
+from npda.terms.replacing import Placed
 
 Decider = Literal["model", "store", "both"]
 
@@ -119,7 +120,8 @@ class Explanation:
     audio: the input as it was named; log_prob: the sum of the tokens' log p; transcript, reference: where known;
     signature: the settings, such as ``k:16|λ:0.7|T:10|beam:5|store:3f2a91c0``; stores: the names of those that could
     steer, in the order of ``opened``; retried: how the text was found where a plain search did not end, see
-    ``npda.decoding.retry`` (the log_prob of what was "cut" is that of the whole)
+    ``npda.decoding.retry`` (the log_prob of what was "cut" is that of the whole);
+    placed: the text with the wanted terms in it, None where no list was given
     """
 
     audio: str
@@ -134,6 +136,7 @@ class Explanation:
     reference: str = ""
     stores: tuple[str, ...] = ()
     retried: Retried = ""
+    placed: Placed | None = None
 
     @property
     def openness(self) -> dict[str, float]:

@@ -7,8 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from npda.explanation.records import Evidence, Explanation, Word
-from npda.explanation.wording import clean, number, percent, recording, where
+from npda.explanation.wording import clean, number, percent, recording, replaced, where
 from npda.explanation.words import WORD_BEGIN
+from npda.terms.replacing import Placed
 
 _STYLES = {"store": "dark_orange3", "model": "blue", "both": ""}
 _WIDE = 100  # columns of a terminal that has room for everything
@@ -38,10 +39,23 @@ def render(e: Explanation, width: int = 120) -> RenderableType:
 def _lines(e: Explanation) -> list[Text]:
     base = Text(" ").join(_text(word.text, "" if word.kept else "strike red") for word in e.base_words)
     adapted = Text(" ").join(_name(word) for word in e.words if not word.end)
-    lines = {"transcript": _text(e.transcript), "base": base, "adapted": adapted, "reference": _text(e.reference)}
+    lines = {"transcript": _text(e.transcript), "base": base, "adapted": adapted}
+    lines |= {"terms": _placed(e.placed) if e.placed else Text(), "reference": _text(e.reference)}
     if any(share < 1 for share in e.openness.values()):
         lines["gates open"] = _text(", ".join(f"{name} {percent(share)}" for name, share in e.openness.items()))
     return [Text(f"{label:<12}", style="dim").append(text) for label, text in lines.items() if text.plain]
+
+
+def _placed(placed: Placed) -> Text:
+    """The text with the wanted terms, and what each stands for."""
+    text, after = Text(), 0
+    for done in placed.replacements:
+        text.append(_text(placed.text[after : done.start])).append(_text(placed.text[done.start : done.end], "bold"))
+        after = done.end
+    text.append(_text(placed.text[after:]))
+    if placed.replacements:
+        text.append(_text(f"  ({'; '.join(map(replaced, placed.replacements))})", "dim"))
+    return text
 
 
 def _row(e: Explanation, word: Word) -> list:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from npda.explanation.records import Evidence, Token, Word
 from npda.explanation.words import END_PIECE, WORD_BEGIN
 from npda.io.files import audio_piece
+from npda.terms.replacing import Replacement
 
 
 def clean(text: str) -> str:
@@ -37,6 +38,12 @@ def recording(name: str) -> str:
 def where(evidence: Evidence) -> str:
     """The store, and the source inside it."""
     return " · ".join(filter(None, (evidence.store, evidence.source)))
+
+
+def replaced(done: Replacement) -> str:
+    """Which word gave way to which, and why."""
+    heard = {True: f", heard “{done.source}”", False: f", “{done.source}” was not heard", None: ""}[done.heard]
+    return f"“{done.target}” for “{done.rendering}”{heard}"
 
 
 def verdict(word: Word, tokens: Sequence[Token]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from npda.explanation.wording import clean, number, percent, recording, verdict, where
+from npda.explanation.wording import clean, number, percent, recording, replaced, verdict, where
 from npda.explanation.words import WORD_BEGIN
 
 _HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.globals.update(static=static, policy=policy, verdict=verdict, WORD_BEGIN=WORD_BEGIN)
-    environment.filters.update(number=number, percent=percent, recording=recording, where=where)
+    environment.filters.update(number=number, percent=percent, recording=recording, replaced=replaced, where=where)
     return environment
 
 

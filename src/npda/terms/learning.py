@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,13 +15,18 @@ from npda.decoding.beam import SearchOptions
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
+from npda.terms.agreement import Observed
+from npda.terms.agreement_learning import learn_agreement
 from npda.terms.carriers import carriers
 from npda.terms.general import General, gather
 from npda.terms.outputs import Outputs, reading, speaking
 from npda.terms.record import AUDIO, READ, SPOKEN, LearntBy, TermFolder
 from npda.terms.renderings import Learnt, Sources, learn_renderings
 
+logger = logging.getLogger(__name__)
+
 _FEW = 3  # contexts of a term below which it is put into carriers as well
+_SEARCH = SearchOptions(max_length=80)
 _PLAIN_OTHERS = 2_000  # sentences without terms that are read, for a text without translations
 
 
@@ -28,11 +34,13 @@ _PLAIN_OTHERS = 2_000  # sentences without terms that are read, for a text witho
 class LearnOptions:
     """How to learn.
 
-    general: text that holds the terms; sentences: that the model translates for each, where it can read; voice: that
-    reads carriers aloud; language: of the translations, source_language: that is spoken
+    general: text that holds the terms; read: let the model translate it by the text path, by default if the text has no
+    translations; sentences: to be read for each term; voice: that reads carriers aloud; language: of the
+    translations, source_language: that is spoken
     """
 
     general: tuple[Path, ...] = ()
+    read: bool | None = None
     sentences: int = 24
     voice: Voice | None = None
     language: str | None = None
@@ -49,6 +57,7 @@ def learn_terms(backbone: Backbone, listed: Sequence[Term], out: Path, options: 
     folder, by = TermFolder(out), _by(backbone, options)
     folder.check()
     known, record = _known(folder, by)
+    observed = folder.observed() if folder.exists() and folder.record().alike(by) else []
     known.update({term.key: term for term in listed if term.renderings})
     lacking = list(dict.fromkeys(term.sources for term in listed if term.key not in known))
     learnt = dict(zip(lacking, _learn(backbone, lacking, folder, options), strict=True)) if lacking else {}
@@ -63,8 +72,9 @@ def learn_terms(backbone: Backbone, listed: Sequence[Term], out: Path, options: 
         renderings = of_number(found.renderings, term.plural) if both else found.renderings
         terms.append(replace(term, renderings=renderings, contexts=found.contexts))
         record[_name(term)] = _text(terms[-1])
+    observed += _agreement(backbone, terms, {(seen.rendering, seen.like) for seen in observed}, folder, options)
     kept = {name: text for term in terms if (text := record.get(name := _name(term))) is not None}
-    folder.write(terms, by.model_copy(update={"learnt": kept}))
+    folder.write(terms, observed, by.model_copy(update={"learnt": kept}))
     return terms
 
 
@@ -96,25 +106,53 @@ def _learn(backbone: Backbone, terms: Sequence[Sources], folder: TermFolder, opt
     general = gather(options.general, terms)
     pairs = [(source, target) for source, target, _ in general.holding if target]
     pairs += [pair for pair in general.others if pair[1]]
-    counts = _counts(general, len(terms))
-    few = [sources for sources, count in zip(terms, counts, strict=True) if count < _FEW]
-    said = [sentence for sources in few for sentence in carriers(sources, options.source_language)]
+    if options.read and not backbone.reads:
+        raise InputError(
+            "The model has no text path, so it cannot read: train one with `npda align`, or do not ask for it."
+        )
     if options.voice is not None:
         said = [sentence for sources in terms for sentence in carriers(sources, options.source_language)]
-        translate = speaking(backbone, options.voice, folder.path / AUDIO, SearchOptions(), options.language)
+        translate = speaking(backbone, options.voice, folder.path / AUDIO, _SEARCH, options.language)
         pairs += Outputs(folder.path / SPOKEN).of(said, translate, "hearing terms", options.progress)
-    elif backbone.reads:
-        sentences = [*_chosen(general, len(terms), options.sentences), *said]
+    if options.read or (options.read is None and not pairs and backbone.reads):
+        counts = _counts(general, len(terms))
+        few = [sources for sources, count in zip(terms, counts, strict=True) if count < _FEW]
+        sentences = _chosen(general, len(terms), options.sentences)
+        sentences += [sentence for sources in few for sentence in carriers(sources, options.source_language)]
         if not any(target for _, target in general.others):
             sentences += [source for source, _ in general.others[:_PLAIN_OTHERS]]
-        translate = reading(backbone, SearchOptions(), options.language)
+        translate = reading(backbone, _SEARCH, options.language)
         pairs += Outputs(folder.path / READ).of(sentences, translate, "reading terms", options.progress)
-    elif not pairs:
+    if not pairs:
         raise InputError(
             "The model cannot read, and the general text has no translations: give sentence pairs (a TSV), or a voice "
             "that reads the terms aloud (--speak espeak:en-us)."
         )
     return learn_renderings(terms, pairs, general.shares)
+
+
+def _agreement(
+    backbone: Backbone,
+    terms: Sequence[Term],
+    known: Collection[tuple[str, str]],
+    folder: TermFolder,
+    options: LearnOptions,
+) -> list[Observed]:
+    """For terms whose target has another gender than their renderings. known: renderings with words like the target"""
+    lacking = [
+        term
+        for term in terms
+        if term.like and not term.plural and not any((r.text, term.like) in known for r in term.renderings or ())
+    ]
+    if lacking and not backbone.reads:
+        logger.warning("The model cannot read, so that articles stay as they are: the column like is not used.")
+        return []
+    translate = reading(backbone, _SEARCH, options.language)
+
+    def read(sentences: Sequence[str]) -> dict[str, str]:
+        return dict(Outputs(folder.path / READ).of(sentences, translate, "reading articles", options.progress))
+
+    return learn_agreement(lacking, options.general, read, options.source_language) if lacking else []
 
 
 def _counts(general: General, terms: int) -> list[int]:
@@ -145,6 +183,7 @@ def _by(backbone: Backbone, options: LearnOptions) -> LearntBy:
         voice=options.voice.name if options.voice is not None else "",
         language=options.language or "",
         source_language=options.source_language or "",
+        read="" if options.read is None else str(options.read),
         sentences=options.sentences,
     )
 

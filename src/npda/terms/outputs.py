@@ -18,7 +18,7 @@ from npda.io.files import read_lines, write_lines
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
 
-_TOGETHER = 256  # sentences that are translated before what was found is kept
+_TOGETHER = 64  # sentences that are translated before what was found is kept
 _NO_TARGET = "."
 
 Translate = Callable[[Sequence[str]], list[str]]

@@ -9,17 +9,23 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from npda.corpus.manifest import split_row
 from npda.corpus.terms import Term, read_terms, write_terms
 from npda.io.errors import InputError
+from npda.io.files import read_lines, write_lines
 from npda.io.records import write_record
+from npda.terms.agreement import Observed
 
-LIST, RECORD, READ, SPOKEN, AUDIO = "terms.tsv", "terms.json", "read.tsv", "spoken.tsv", "audio"
+LIST, RECORD, AGREEMENT = "terms.tsv", "terms.json", "agreement.tsv"
+READ, SPOKEN, AUDIO = "read.tsv", "spoken.tsv", "audio"
+_COLUMNS = ("rendering", "like", "before", "after", "times")
 
 
 class LearntBy(BaseModel):
     """All of ``terms.json``.
 
     model: digest of its decoder; vocabulary: of its target; general: digests of the text; voice: that read aloud;
+    read: whether the model was to read, "" if that was left to the text;
     language, source_language: codes, "" where nobody has said; sentences: translated for each term; learnt: renderings
     of every term as they were learnt, by which those that a person has changed are known
     """
@@ -31,6 +37,7 @@ class LearntBy(BaseModel):
     vocabulary: str
     general: tuple[str, ...] = ()
     voice: str = ""
+    read: str = ""
     language: str = ""
     source_language: str = ""
     sentences: int = 0
@@ -51,8 +58,9 @@ class TermFolder:
         return (self.path / RECORD).is_file()
 
     def check(self) -> None:
-        """Refuse a folder of something else."""
-        if self.path.exists() and not self.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        """Refuse a folder of something else; what an interrupted run has left is none."""
+        ours = {LIST, RECORD, AGREEMENT, READ, SPOKEN, AUDIO}
+        if self.path.exists() and not (self.path.is_dir() and {each.name for each in self.path.iterdir()} <= ours):
             raise InputError(f"{self.path} exists and holds no terms: choose another folder.")
 
     def record(self) -> LearntBy:
@@ -71,7 +79,20 @@ class TermFolder:
             raise InputError(f"{self.path} has no {LIST} yet: run `npda terms` again, it goes on where it stopped.")
         return read_terms(path)
 
-    def write(self, terms: Sequence[Term], by: LearntBy) -> None:
-        """The list first: a record without its terms would be taken for their being learnt."""
+    def observed(self) -> list[Observed]:
+        """What changes before words whose gender is another."""
+        path = self.path / AGREEMENT
+        found = []
+        for number, line in enumerate(read_lines(path)[1:] if path.is_file() else (), start=2):
+            row = split_row(path, number, line, len(_COLUMNS))
+            if not (row[4].isascii() and row[4].isdigit()):
+                raise InputError(f"{path}, line {number}: {row[4]!r} is no number of times.")
+            found.append(Observed(row[0], row[1], tuple(row[2].split()), tuple(row[3].split()), int(row[4])))
+        return found
+
+    def write(self, terms: Sequence[Term], observed: Sequence[Observed], by: LearntBy) -> None:
+        """The list before its record: a record without its terms would be taken for their being learnt."""
+        rows = [(o.rendering, o.like, " ".join(o.before), " ".join(o.after), str(o.times)) for o in observed]
+        write_lines(self.path / AGREEMENT, ["\t".join(row) for row in (_COLUMNS, *rows)])
         write_terms(self.path / LIST, terms)
         write_record(self.path / RECORD, by.model_dump(mode="json"))

@@ -17,7 +17,7 @@ _NOT_LIKE_YOU = ("unim", "unin", "unid")
 
 @dataclass(frozen=True)
 class Replacement:
-    """A rendering that has given way to the wanted one.
+    """A rendering that has given way to the wanted one, with articles and adjectives that changed with it.
 
     start, end: characters of the new text; heard: whether the ear heard the source term, None where it was not asked
     """
@@ -42,7 +42,7 @@ class Placed:
 class Change:
     """What is to be written instead of the characters from ``start`` to ``end`` of a text.
 
-    left: pairs of words before it that have to change with it, such as (den, die)
+    left: articles and adjectives that come before the target
     """
 
     start: int
@@ -50,6 +50,7 @@ class Change:
     source: str
     target: str
     heard: bool | None = None
+    left: tuple[str, ...] = ()
 
 
 def replace(text: str, changes: Sequence[Change], language: str | None) -> Placed:
@@ -57,7 +58,8 @@ def replace(text: str, changes: Sequence[Change], language: str | None) -> Place
     written, after, done = "", 0, []
     for change in changes:
         rendering = text[change.start : change.end]
-        new = _cased(change.target, rendering, begins_sentence(text, change.start))
+        first, *rest = (*change.left, change.target)
+        new = " ".join((_cased(first, rendering, begins_sentence(text, change.start)), *rest))
         written += text[after : change.start]
         if language == "en":
             written = with_article(written, new)

@@ -12,8 +12,9 @@ from npda.corpus.terms import Term, read_terms
 from npda.datastore.fingerprint import decoder_fingerprint, vocabulary_digest
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
+from npda.terms.agreement import Agreement, Observed, words_before
 from npda.terms.ear import can_hear, transcripts
-from npda.terms.phrases import Match, Phrases
+from npda.terms.phrases import Match, Phrases, spans
 from npda.terms.record import TermFolder
 from npda.terms.replacing import Change, Placed, replace
 
@@ -27,6 +28,7 @@ class _Candidate:
 
     start: int
     end: int
+    rendering: str
     meanings: tuple[tuple[int, float], ...]
 
 
@@ -36,9 +38,10 @@ class Terms:
     language: of the translations, a code, None if it is not known
     """
 
-    def __init__(self, terms: Sequence[Term], language: str | None = None) -> None:
+    def __init__(self, terms: Sequence[Term], language: str | None = None, agreement: Agreement = Agreement()) -> None:
         self.terms = tuple(terms)
         self.language = language
+        self._agreement = agreement
         meanings: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         heard: defaultdict[str, list[int]] = defaultdict(list)
         for number, term in enumerate(self.terms):
@@ -48,7 +51,7 @@ class Terms:
             for source in term.sources:
                 heard[source].append(number)
         likeliest = {text: tuple(sorted(found, key=lambda item: -item[1])) for text, found in meanings.items()}
-        self._renderings = Phrases(likeliest.items())
+        self._renderings = Phrases((text, (text, found)) for text, found in likeliest.items())
         self._targets = Phrases((term.target, number) for number, term in enumerate(self.terms))
         self._sources = Phrases(heard.items(), smart=True)
 
@@ -61,6 +64,7 @@ class Terms:
         backbone: folders that were learnt with another model are refused; language: of the translations
         """
         found: dict[tuple[str, bool], Term] = {}
+        observed: list[Observed] = []
         for path in map(Path, paths):
             if path.is_dir():
                 folder = TermFolder(path)
@@ -71,6 +75,7 @@ class Terms:
                         raise InputError(f"The terms of {path} were learnt with another model: run `npda terms` again.")
                 language = language or by.language or None
                 terms = folder.terms()
+                observed += folder.observed()
             else:
                 terms = read_terms(path)
                 if any(term.renderings is None for term in terms):
@@ -79,7 +84,7 @@ class Terms:
                         f"`npda terms {path} --general TEXT --model MODEL --out FOLDER`, and give that folder."
                     )
             found.update({term.key: term for term in terms})
-        return cls(list(found.values()), language)
+        return cls(list(found.values()), language, Agreement(observed))
 
     def put_in(
         self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]], language: str | None = None
@@ -104,9 +109,10 @@ class Terms:
         there = self._targets.find(text)
         found = []
         for match in self._renderings.find(text):
-            meanings = tuple(item for item in match.value if not self._is_there(match, item[0], there))
+            rendering, all_of_it = match.value
+            meanings = tuple(item for item in all_of_it if not self._is_there(match, item[0], there))
             if meanings:
-                found.append(_Candidate(match.start, match.end, meanings))
+                found.append(_Candidate(match.start, match.end, rendering, meanings))
         return found
 
     def _is_there(self, match: Match[object], number: int, there: Sequence[Match[int]]) -> bool:
@@ -141,8 +147,19 @@ class Terms:
             number, purity = meanings[0]
             if believed(purity, heard):
                 term = self.terms[number]
-                changes.append(Change(candidate.start, candidate.end, term.sources[0], term.target, heard))
+                start, left = self._left(text, candidate, term)
+                changes.append(Change(start, candidate.end, term.sources[0], term.target, heard, left))
         return changes
+
+    def _left(self, text: str, candidate: _Candidate, term: Term) -> tuple[int, tuple[str, ...]]:
+        """Where a change begins: with an article or an adjective that changes too, and what they become."""
+        if term.like and not term.plural:
+            before = words_before(text, candidate.start)
+            change = self._agreement.left(candidate.rendering, term.like, before)
+            if change is not None:
+                length, left = change
+                return [span.start for span in spans(text) if span.end <= candidate.start][-length], left
+        return candidate.start, ()
 
 
 def believed(purity: float, heard: bool | None) -> bool:
