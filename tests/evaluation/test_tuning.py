@@ -27,8 +27,7 @@ from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.decoding.knn.tuned import load_tuned, load_tuned_record
 from npda.decoding.retry import search_with_retry
 from npda.evaluation.devset import DevSet
-from npda.evaluation.faults import Faults, StoreText, count_faults
-from npda.evaluation.scores import bleu, chrf
+from npda.evaluation.faults import Faults, StoreText
 from npda.evaluation.tuning.climb import Climb, Point, Space, favourite
 from npda.evaluation.tuning.likelihood import Axis, DevNeighbours, Grid, gather, log_likelihoods
 from npda.evaluation.tuning.objective import Outcome, Setting, smoothed
@@ -88,8 +87,7 @@ def translated_alone(model, store, sentences, way, setting: Setting | None) -> O
     memories = [memory_alone(model, sentence, way) for sentence in sentences]
     found = [search_with_retry(model, m, model.prompt(), options, fusions)[0][0] for m in memories]
     texts, references = [model.target.decode(h.tokens) for h in found], [s.tgt_text for s in sentences]
-    faults = count_faults(texts, references, StoreText.of(store))
-    return Outcome(bleu(texts, references).value, chrf(texts, references).value, faults)
+    return Outcome.of(texts, references, StoreText.of(store))
 
 
 @pytest.mark.parametrize("way", ["speech", "text"])
@@ -216,9 +214,9 @@ def test_the_favourite_is_the_smallest_k_and_t_that_are_as_good():
 
 
 def outcome(bleu: float = 30.0, chrf: float = 50.0, **faults: int) -> Outcome:
-    """Of a hundred sentences of ten words."""
+    """Of a hundred sentences of ten words; the inventions are the first of them."""
     counts = {"words": 1000, "cut_short": 0, "empty": 0, "looping": 0, "invented": 0} | faults
-    return Outcome(bleu, chrf, Faults(n=100, reference_words=1000, **counts))
+    return Outcome(bleu, chrf, Faults(n=100, reference_words=1000, **counts), frozenset(range(counts["invented"])))
 
 
 def test_bounds_by_hand():
@@ -230,7 +228,11 @@ def test_bounds_by_hand():
         {"length_ratio": 2, "cut_short": 1, "looping": 1, "invented": 1, "empty": 1}
     )
     # A point and a half of BLEU and chrF in the mean does not outweigh one percent of the sentences.
-    assert worse.value(base) == pytest.approx(40 - 2 * 5 - 0.5)
+    assert worse.value(base) == pytest.approx(40 - 2 * 6)
+    # Where the model alone had nothing of the reference either, an invention takes nothing away.
+    lost = dataclasses.replace(base, unrelated=frozenset({1, 2, 50}))
+    assert outcome(invented=4).beyond(lost) == {}
+    assert outcome(invented=5).beyond(lost) == pytest.approx({"invented": 1})
     assert outcome(31, 52, empty=1).value(base) < base.value(base) == base.mean == 40
     # Of few sentences one may always go wrong, and the store's text need not be known.
     few, less = (

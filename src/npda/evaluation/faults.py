@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
@@ -76,7 +76,11 @@ class StoreText:
 
 def count_faults(hypotheses: Sequence[str], references: Sequence[str], store: StoreText | None = None) -> Faults:
     """Count what goes wrong; copies and inventions only if there is a store to look in."""
-    found = find_faults(hypotheses, references, store)
+    return counted(find_faults(hypotheses, references, store), hypotheses, references)
+
+
+def counted(found: Mapping[str, Sequence[int]], hypotheses: Sequence[str], references: Sequence[str]) -> Faults:
+    """The counts of what ``find_faults`` has found."""
     return Faults(
         n=len(references),
         words=sum(len(words(text)) for text in hypotheses),
@@ -100,10 +104,16 @@ def find_faults(
     if store is not None:
         copies = [text in store and normalize(text) != normalize(reference) for text, reference in pairs]
         found["copies"] = [n for n, copy in enumerate(copies) if copy]
-        strange = [n for n, (text, reference) in enumerate(pairs) if words(text) and _chrf(text, reference) < UNRELATED]
+        strange = unrelated(hypotheses, references)
         taken = store.taken([hypotheses[n] for n in strange])
         found["invented"] = [n for n, whence in zip(strange, taken, strict=True) if whence]
     return found
+
+
+def unrelated(hypotheses: Sequence[str], references: Sequence[str]) -> list[int]:
+    """The places of the sentences that say something, but nothing of their references."""
+    pairs = enumerate(zip(hypotheses, references, strict=True))
+    return [n for n, (text, reference) in pairs if words(text) and _chrf(text, reference) < UNRELATED]
 
 
 def words(text: str) -> list[str]:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from npda.decoding.knn.combiners import KnnOptions
-from npda.evaluation.faults import Faults, StoreText, count_faults
+from npda.evaluation.faults import Faults, StoreText, counted, find_faults, unrelated
 from npda.evaluation.scores import bleu, chrf
 
 # Share of the sentences that may go wrong beyond those of the model alone. An empty translation is never worth it.
 ROOM = {"cut_short": 0.02, "looping": 0.02, "invented": 0.02, "empty": 0.0}
 RATIO_ROOM = 0.05  # how much further than the model alone the length ratio may be from 1
-# Points for every percent of the sentences beyond these bounds: no usual gain is worth much of it. An invention costs
-# less, because the model alone may have said as little of the reference in words of its own.
-_PRICES = {"length_ratio": 2.0, "cut_short": 2.0, "looping": 2.0, "invented": 0.5, "empty": 2.0}
+# Points for every percent of the sentences beyond these bounds: no usual gain is worth much of it.
+_PRICES = {"length_ratio": 2.0, "cut_short": 2.0, "looping": 2.0, "invented": 2.0, "empty": 2.0}
 
 
 @dataclass(frozen=True)
@@ -39,16 +38,27 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the translations of a dev set are worth."""
+    """What the translations of a dev set are worth.
+
+    invented: places of the sentences that are inventions; unrelated: of those that have nothing of their references
+    """
 
     bleu: float
     chrf: float
     faults: Faults
+    invented: frozenset[int] = frozenset()
+    unrelated: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, translations: Sequence[str], references: Sequence[str], store: StoreText | None = None) -> Outcome:
-        faults = count_faults(translations, references, store)
-        return cls(bleu(translations, references).value, chrf(translations, references).value, faults)
+        found = find_faults(translations, references, store)
+        return cls(
+            bleu(translations, references).value,
+            chrf(translations, references).value,
+            counted(found, translations, references),
+            frozenset(found.get("invented", ())),
+            frozenset(unrelated(translations, references)),
+        )
 
     @property
     def mean(self) -> float:
@@ -59,12 +69,15 @@ class Outcome:
         """By how many sentences each bound is exceeded, where one is; base: the model alone.
 
         One sentence is no excess in a small dev set, unless it is empty. A length ratio counts as if the missing words
-        were whole sentences.
+        were whole sentences. An invention is one too many where the model alone had said something of the reference:
+        elsewhere it has only exchanged one nothing for another.
         """
         ours, theirs = self.faults, base.faults
         found = {"length_ratio": (abs(1 - ours.length_ratio) - abs(1 - theirs.length_ratio) - RATIO_ROOM) * ours.n}
         for name, share in ROOM.items():
             more = (getattr(ours, name) or 0) - (getattr(theirs, name) or 0)
+            if name == "invented":
+                more = len(self.invented - base.unrelated)
             found[name] = more - (max(1.0, share * ours.n) if share else 0.0)
         return {name: excess for name, excess in found.items() if excess > 0}
 
