@@ -1,0 +1,80 @@
+"""What is asked of the engine, and what it answers: the seam between requests and models."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import numpy as np
+
+from npda.decoding.beam import SearchOptions
+from npda.decoding.knn.steering import Chosen
+from npda.segmentation import Pauses
+from npda.terms.termbase import Terms
+
+if TYPE_CHECKING:
+    from npda.explanation.records import Explanation
+    from npda.translator import Translation, Translator
+    from npda.writers import Segment
+
+T = TypeVar("T")
+
+AUTO = "auto"  # all stores of the model, the domain is found per utterance
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to translate. Utterances of equal ways are decoded with the same fusion; different ones share a batch.
+
+    model: a name of the settings; source_language, language: codes, None for the server's;
+    stores: names of the library, or "auto"; chosen: k, λ and T instead of what stores were tuned to;
+    terms: learnt lists; options: None for what the first store was tuned with
+    """
+
+    model: str
+    source_language: str | None = None
+    language: str | None = None
+    stores: tuple[str, ...] | Literal["auto"] = AUTO
+    chosen: Chosen = field(default_factory=Chosen)
+    terms: Terms | None = None
+    options: SearchOptions | None = None
+
+
+class Engine(Protocol):
+    """All of it raises ``Refusal``: 503 when too much waits, 504 after the time limit, 404 for unknown names.
+
+    A call whose task is cancelled, as when its client has gone, takes no more of the machine.
+    """
+
+    async def utterance(self, samples: np.ndarray, way: Way) -> Translation:
+        """One utterance that the model takes whole. samples: [n] float32 at 16 kHz"""
+        ...
+
+    def segments(self, samples: np.ndarray, way: Way, pauses: Pauses = Pauses()) -> AsyncIterator[Segment]:
+        """A recording of any length, cut at its pauses, in order, each as soon as it is there. Silence gives none."""
+        ...
+
+    async def explain(self, samples: np.ndarray, way: Way) -> Explanation:
+        """One utterance, with the neighbours behind every word."""
+        ...
+
+    async def run(self, model: str, work: Callable[[Translator], T]) -> T:
+        """Something short that needs the model, between two batches: keys of a correction, a few terms."""
+        ...
+
+    def longest(self, model: str) -> Awaitable[float]:
+        """Seconds of the longest utterance that the model takes."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoreCard:
+    """What people see of a store; ``card`` is what the store says of itself (sources, tuning, gain, harm)."""
+
+    name: str
+    model: str
+    keys: int
+    sources: Sequence[str]
+    editable: bool
+    card: dict[str, Any]
