@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import numpy as np
 
 from npda.decoding.beam import SearchOptions
+from npda.decoding.fusion import Fusion
 from npda.decoding.knn.steering import Chosen
 from npda.segmentation import Pauses
 from npda.terms.termbase import Terms
@@ -47,8 +48,11 @@ class Engine(Protocol):
     A call whose task is cancelled, as when its client has gone, takes no more of the machine.
     """
 
-    async def utterance(self, samples: np.ndarray, way: Way) -> Translation:
-        """One utterance that the model takes whole. samples: [n] float32 at 16 kHz"""
+    async def utterance(self, samples: np.ndarray, way: Way, begins: Sequence[int] = ()) -> Translation:
+        """One utterance that the model takes whole.
+
+        samples: [n] float32 at 16 kHz; begins: tokens that the translation begins with, as ``Translation.tokens`` are
+        """
         ...
 
     def segments(self, samples: np.ndarray, way: Way, pauses: Pauses = Pauses()) -> AsyncIterator[Segment]:
@@ -78,3 +82,37 @@ class StoreCard:
     sources: Sequence[str]
     editable: bool
     card: dict[str, Any]
+
+
+class Library(Protocol):
+    """The stores that a server knows. Threads may share it; unknown names raise ``Refusal`` with 404."""
+
+    def cards(self, model: str | None = None) -> list[StoreCard]:
+        """All stores, or those of a model, in the order of their names."""
+        ...
+
+    def held(self, translator: Translator, model: str, names: tuple[str, ...] | Literal["auto"]) -> Held:
+        """The present versions of these stores, opened for this model; they stay as they are until released."""
+        ...
+
+
+class Held(Protocol):
+    """Versions of stores that somebody reads. A context manager: what is no longer current is freed with its last
+    reader.
+
+    signature: equal for equal versions of equal stores
+    """
+
+    signature: tuple[str, ...]
+
+    def fusion(self, translator: Translator, way: Way) -> Fusion | None:
+        """What steers the search as the way asks for, corrections included; None if there is nothing to steer by."""
+        ...
+
+    def options(self, way: Way) -> SearchOptions:
+        """How to search with them: the way's options, or those that the first store was tuned with."""
+        ...
+
+    def __enter__(self) -> Held: ...
+
+    def __exit__(self, *_: object) -> None: ...
