@@ -1,0 +1,35 @@
+"""What the parts of a running server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import HTTPConnection
+
+from npda.serving.access import Access
+from npda.serving.asks import Engine, Library
+from npda.serving.metrics import Metrics
+from npda.serving.recent import Recent
+from npda.serving.settings import Settings
+
+
+@dataclass
+class State:
+    """As ``app.state.npda``; ``npda.serving.app`` puts it together."""
+
+    settings: Settings
+    access: Access
+    metrics: Metrics
+    recent: Recent
+    engine: Engine
+    library: Library
+    database: Any = None
+    jobs: Any = None
+    terms: Any = None
+    corrections: Any = None
+
+
+def state_of(connection: HTTPConnection) -> State:
+    """Of the server that has received a request or holds a WebSocket."""
+    return connection.app.state.npda
