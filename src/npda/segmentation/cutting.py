@@ -21,6 +21,7 @@ class Pauses:
     pause: float = 0.6  # silence that ends a stretch; over a shorter one speech goes on
     padding: float = 0.3  # silence kept on both sides: in noise, detectors miss the first sound or two
     longest: float = 30.0  # stretch, padding included
+    whole: float = 0.5  # share of the longest stretch that is never cut
     shortest: float = 0.1  # speech; what is shorter is a click
     begins: float = 0.5  # probability from which on somebody speaks
     ends: float = 0.35  # and below which nobody does any more
@@ -30,6 +31,8 @@ class Pauses:
             raise ValueError(f"a pause of {self.pause} s has no room for {self.padding} s of silence on both sides")
         if not self.longest >= 2 * self.padding + 1:
             raise ValueError(f"a stretch of at most {self.longest} s has no room for a second of speech")
+        if not 0 <= self.whole <= 0.9:
+            raise ValueError(f"a share of {self.whole} of a stretch cannot be kept whole; at most 0.9 can")
         if not 0 <= self.ends <= self.begins <= 1:
             raise ValueError(f"speech cannot begin at {self.begins} and end below {self.ends}")
 
@@ -80,6 +83,28 @@ class Cutter:
         self._kept = self._kept[(needed - self._first) * FRAME :]
         self._first = needed
 
+    def speaking(self) -> Stretch | None:
+        """The stretch that is being spoken as far as it was heard, None in a pause or if it may be a click.
+
+        Once its padding was heard, it is what ``hear`` will hand over if nothing more is said.
+        """
+        end = len(self._spoken) - self._silent
+        if not self._spoken or end / _SECOND < self._pauses.shortest:
+            return None
+        right = min(self._start + end + self._padding, self._heard)
+        samples = self._samples(self._left(), right)
+        return Stretch(self._start / _SECOND, (self._start + end) / _SECOND, samples)
+
+    @property
+    def whole(self) -> float:
+        """Seconds from the start of a stretch before which it is never cut."""
+        return int(self._longest * self._pauses.whole) / _SECOND
+
+    @property
+    def settled(self) -> bool:
+        """Whether somebody speaks, and all was heard that will be handed over if nothing more is said."""
+        return self._silent >= max(1, self._padding)
+
     def finish(self) -> Iterator[Stretch]:
         """The stretch that was being spoken when the recording ended."""
         end = self._first * FRAME + len(self._kept)
@@ -104,7 +129,7 @@ class Cutter:
     def _close(self, end: int, resume: int) -> Iterator[Stretch]:
         """Hand over the frames before `end`, and go on speaking at `resume`; both count from the stretch's start."""
         start, end, resume = self._start, self._start + end, self._start + resume
-        left = max(start - self._padding, (self._last_end + start + 1) // 2)
+        left = self._left()
         right = min(end + self._padding, (end + resume) // 2)
         if (end - start) / _SECOND >= self._pauses.shortest:
             samples = self._samples(left, right)
@@ -115,24 +140,28 @@ class Cutter:
         self._silent = self._silent if self._spoken else 0
         self._start = resume
 
-    def _best_cut(self) -> tuple[int, int]:
-        """Where to cut speech that goes on for too long: (end, resume), in the second half of the stretch.
+    def _left(self) -> int:
+        """Where the silence begins that is kept before the stretch."""
+        return max(self._start - self._padding, (self._last_end + self._start + 1) // 2)
 
-        In its longest pause, or where there is none, in its quietest tenth of a second.
+    def _best_cut(self) -> tuple[int, int]:
+        """Where to cut speech that goes on for too long: (end, resume), behind what is kept whole.
+
+        In the longest pause there, or where there is none, in the quietest tenth of a second.
         """
-        half = len(self._spoken) // 2
+        whole = int(len(self._spoken) * self._pauses.whole)
         place, pauses = 0, []
         for speech, run in groupby(self._spoken):
             length = len(list(run))
-            if not speech and place + length > half:
+            if not speech and place + length > whole:
                 pauses.append((length, place))
             place += length
         if pauses:
             length, place = max(pauses)
             return place, place + length
-        frames = self._samples(self._start + half, self._heard).reshape(-1, FRAME)
+        frames = self._samples(self._start + whole, self._heard).reshape(-1, FRAME)
         levels = np.convolve(decibels(frames), np.ones(3), mode="valid")
-        quietest = half + 1 + int(levels.argmin())
+        quietest = whole + 1 + int(levels.argmin())
         return quietest, quietest
 
     def _samples(self, start: int, end: int) -> np.ndarray:
