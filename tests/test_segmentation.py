@@ -239,3 +239,31 @@ def test_both_detectors_keep_the_protocol():
         detector = Silero()
         assert detector(np.zeros((0, FRAME), np.float32)).shape == (0,)
         assert detector(np.zeros((3, FRAME), np.float32)).shape == (3,)
+
+
+def test_a_cut_lies_behind_what_is_kept_whole():
+    """The longest pause comes before, so that the next best is taken."""
+    frames = np.ones(120, bool)
+    frames[50:60] = frames[80:83] = False
+    assert frames_of(scripted(frames, longest=4.0)[0])[1] == 50
+    assert frames_of(scripted(frames, longest=4.0, whole=0.6)[0])[1] == 80
+    assert frames_of(scripted(np.ones(120, bool), longest=4.0, whole=0.9)[0])[1] > 0.9 * (4.0 - 0.6) * 16_000 / FRAME
+    with pytest.raises(ValueError, match="whole"):
+        Pauses(whole=1.0)
+
+
+@given(st.lists(st.booleans(), max_size=120), st.sampled_from([160, 512, 3000]))
+def test_the_stretch_that_is_spoken_is_what_will_be_handed_over(frames: list[bool], block: int):
+    waveform = np.repeat(np.asarray(frames, dtype=np.float32), FRAME)
+    cutter, last = Cutter(Scripted(), Pauses(longest=100.0)), None
+    for place in range(0, len(waveform), block):
+        for stretch in cutter.hear(waveform[place : place + block]):
+            if block <= FRAME:
+                assert last is not None
+                assert (last.start, last.end) == (stretch.start, stretch.end)
+                np.testing.assert_array_equal(last.samples, stretch.samples)
+        spoken = cutter.speaking()
+        last = spoken if cutter.settled else None
+        if spoken is not None:
+            assert spoken.end > spoken.start
+            assert len(spoken.samples) / audio.SAMPLE_RATE >= spoken.end - spoken.start
