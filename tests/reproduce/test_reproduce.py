@@ -19,6 +19,8 @@ from npda.reproduce.recipe.recipe import Europarl, EuroparlST, MustC
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
+SYSTEMS = ["E2E-ST-Base", "NPDA-kNN-ST", "NPDA-kNN-ST, guarded", "Shallow Fusion"]
+
 RECIPE = """\
 name: tiny
 corpora:
@@ -27,7 +29,7 @@ corpora:
 model:
   training: {max_epochs: null, max_updates: 3}
   alignment: {max_epochs: null, max_updates: 3}
-systems: [E2E-ST-Base, NPDA-kNN-ST, Shallow Fusion]
+systems: [E2E-ST-Base, NPDA-kNN-ST, "NPDA-kNN-ST, guarded", Shallow Fusion]
 directions:
   - {name: there, general: general, domain: domain, languages: [de]}
 tables: [adaptation, tuned, datastores]
@@ -63,7 +65,7 @@ def test_a_plan_needs_no_run(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.chdir(tmp_path)
     answer = CliRunner().invoke(app, ["reproduce", str(folder / "tiny.yaml"), "--dry-run", "--json"])
     planned = json.loads(answer.stdout)
-    assert [system["name"] for system in planned["systems"]] == ["E2E-ST-Base", "NPDA-kNN-ST", "Shallow Fusion"]
+    assert [system["name"] for system in planned["systems"]] == SYSTEMS
     assert {stage["state"] for stage in planned["stages"]} == {"to do"}
     assert "translate Shallow Fusion there de" in [stage["name"] for stage in planned["stages"]]
     assert planned["cost"] > 0
@@ -74,13 +76,13 @@ def test_a_run_gives_every_cell_and_a_report(folder: Path, first: dict):
     assert {stage["state"] for stage in first["stages"]} == {"done"}
     adaptation, tuned, datastores = first["tables"]
     rows = {row["system"]["value"]: row for row in adaptation["rows"]}
-    assert list(rows) == ["E2E-ST-Base", "NPDA-kNN-ST", "Shallow Fusion"]
+    assert list(rows) == SYSTEMS
     assert all(isinstance(row["de"]["value"], float) for row in rows.values())
     assert 0 < rows["NPDA-kNN-ST"]["tuned M"]["value"] < rows["NPDA-kNN-ST"]["total M"]["value"]
     assert adaptation["notes"][-1].startswith("BLEU|nrefs:1|case:mixed|")
     assert all(isinstance(row["on general (dev)"]["value"], float) for row in rows.values())
     assert "general has no test set: its dev set, which chose checkpoints, is used." in adaptation["notes"]
-    assert [row["system"]["value"] for row in tuned["rows"]] == ["NPDA-kNN-ST", "Shallow Fusion"]
+    assert [row["system"]["value"] for row in tuned["rows"]] == SYSTEMS[1:]
     assert datastores["rows"][0]["entries"]["value"] > 12
     report = first["report"]
     for path in (report["html"], report["markdown"], report["json"], *report["csv"]):

@@ -126,22 +126,25 @@ class _Planner:
         needs = [task.model]
         if system.store is not None:
             store = f"store of {system.store.way} {task.data} by {task.model}"
+            guarded = system.store.variant == "guarded"
             voice = {"voice": task.voice} if system.store.way == "spoken" else {}
             work = partial(translating.build, task=task)
             self.add(Stage(store, work, {**common, **voice}, (task.model, task.data), 15, code=_TRANSLATING))
-            tuned = system if system.store.variant == "vanilla" else SYSTEMS["NPDA-kNN-ST"]
-            task = replace(task, store=store, tuning=f"tune {tuned.name} {here}")
+            tuned = system if system.store.variant in ("vanilla", "guarded") else SYSTEMS["NPDA-kNN-ST"]
+            counter = self.counter(task, direction, language) if guarded else ""
+            task = replace(task, store=store, counter=counter, tuning=f"tune {tuned.name} {here}")
+            beside = (counter, task.general) if guarded else ()
             self.add(
                 Stage(
                     task.tuning,
                     partial(translating.tune_store, task=task),
                     common,
-                    (task.model, store, task.domain),
+                    tuple(dict.fromkeys((task.model, store, task.domain, *beside))),
                     cost=60,
                     code=_TRANSLATING,
                 )
             )
-            needs += [store, task.tuning, task.domain]
+            needs += [store, task.tuning, task.domain, *beside]
         if system.language_model is not None:
             task = replace(
                 task, language_model=self.model(system.language_model, direction), tuning=f"tune {system.name} {here}"
@@ -185,9 +188,20 @@ class _Planner:
             search=self.search,
             language=language if len(direction.languages) > 1 else None,
             domain=self.corpus(direction.domain, language),
+            general=self.corpus(direction.general, language),
             data=data,
             voice=self.recipe.voice,
         )
+
+    def counter(self, task: Task, direction: Direction, language: str) -> str:
+        """The stage of general text, compared with which a store has to be near."""
+        general = direction.general
+        more = corpora.has_more_text(self.recipe.corpora[general])
+        text = self.large_text(general, general, language) if more else task.general
+        name, common = f"counter-store of {text} by {task.model}", {"version": VERSION, "language": task.language}
+        work, needs = partial(translating.build_general, task=task, text=text), (task.model, text, task.general)
+        self.add(Stage(name, work, common, tuple(dict.fromkeys(needs)), 15, code=_TRANSLATING))
+        return name
 
     def similarity(self, task: Task, direction: Direction, language: str) -> str:
         """How well the text path of an aligned model matches; nothing for others."""

@@ -79,12 +79,12 @@ def meant(wanted: Wanted, large: bool) -> Data:
 class Store:
     """A datastore: made from which data, through which way into the decoder; what is done to it afterwards.
 
-    variant: how it is searched or combined, see npda.systems.variants
+    variant: how it is searched or combined, see npda.systems.variants; guarded: behind a gate, beside a counter-store
     """
 
     data: Data
     way: Literal["speech", "text", "spoken"]  # spoken: a voice reads the text aloud
-    variant: Literal["vanilla", "adaptive", "pca", "pruned", "skipping", "fast"] = "vanilla"
+    variant: Literal["vanilla", "guarded", "adaptive", "pca", "pruned", "skipping", "fast"] = "vanilla"
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ _ALL = (
     System("Shallow Fusion", "base", language_model="language model"),
     System("E2E-JT-ST-MT", "joint"),
     System("NPDA-kNN-ST", "aligned", _DOMAIN_TEXT),
+    System("NPDA-kNN-ST, guarded", "aligned", Store("domain text", "text", "guarded")),
     System("NPDA-kNN-ST+", "aligned", Store("large text", "text"), baseline="E2E-ST-FT"),
     System("NPDA-kNN-ST++", "aligned in domain", Store("large text", "text"), baseline="E2E-ST-FT"),
     System("Cascade-ST", "text translator", recogniser="recogniser"),

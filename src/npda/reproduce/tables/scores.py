@@ -21,7 +21,7 @@ def is_ablation(system: System) -> bool:
 
 
 def is_variant(system: System) -> bool:
-    return system.store is not None and system.store.variant != "vanilla"
+    return system.store is not None and system.store.variant not in ("vanilla", "guarded")
 
 
 def adaptation(results: Results) -> Iterator[Table]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,18 +15,25 @@ import torch
 from npda import audio
 from npda.cascade import Cascade
 from npda.corpus.manifest import Utterance, read_manifest
-from npda.corpus.pairs import read_pairs
+from npda.corpus.pairs import Pair, read_pairs
 from npda.corpus.sampling import chosen
 from npda.corpus.voices import voice
+from npda.datastore.counter import build_counter
 from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
+from npda.decoding.knn.fusion import EndVotes
+from npda.decoding.knn.guard import Guard
+from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
 from npda.decoding.shallow import ShallowFusion
+from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.evaluation.similarity import similarity
-from npda.evaluation.tuning.search import tune
+from npda.evaluation.tuning.climb import Space
+from npda.evaluation.tuning.guard import Guarding
+from npda.evaluation.tuning.search import LENGTH_PENALTIES, tune
 from npda.evaluation.tuning.shallow import tune_shallow
 from npda.io.files import atomic_write, write_lines
 from npda.models.inputs import hear_batch
@@ -39,7 +46,7 @@ from npda.systems.catalogue import System
 from npda.systems.variants import Figures, variant_fusion
 from npda.translator import Translator
 
-STORE = "store"
+STORE, COUNTER = "store", "counter"
 FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the text, in the datastore-size curve
 BATCHES = (1, 8, 16, 32)  # sentences at once, in the table of speeds
 _TIMED = 64  # sentences that are timed
@@ -59,9 +66,11 @@ class Task:
     search: SearchOptions
     language: str | None = None
     domain: str = ""
+    general: str = ""
     data: str = ""  # what the store is made of
     voice: str = ""  # that reads it aloud, for stores of spoken text
     store: str = ""
+    counter: str = ""  # the counter-store of a guarded system
     tuning: str = ""
     language_model: str = ""
     recogniser: str = ""
@@ -79,12 +88,32 @@ def build(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task
     log(f"{len(store)} keys")
 
 
+def build_general(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task, text: str) -> None:
+    """The counter-store of a model. text: the stage that holds it"""
+    translator = Translator.from_pretrained(needed[task.model] / MODEL)
+    held_out = [
+        Pair(u.src_text, u.tgt_text, u.id, u.tgt_lang)
+        for u in read_manifest(corpora.speech(needed[task.general], "dev"))
+    ]
+    pairs = read_pairs(corpora.text(needed[text], "train"))
+    counter = build_counter(
+        translator.backbone, pairs, directory / COUNTER, held_out, BuildOptions(language=task.language)
+    )
+    log(f"{len(counter.store)} keys")
+
+
 def tune_store(directory: Path, needed: Mapping[str, Path], log: StageLog, task: Task) -> None:
     """k, λ and T on the domain's dev speech, as in the paper."""
     translator = Translator.from_pretrained(needed[task.model] / MODEL)
     store = Datastore.open(needed[task.store] / STORE, translator.backbone)
     dev = read_manifest(corpora.speech(needed[task.domain], "dev"))
-    tuning = tune(translator.backbone, store, dev, "speech", task.search, language=task.language)
+    guarding = _guarding(translator, store, needed, task) if task.counter else None
+    space = Space(length_penalties=LENGTH_PENALTIES) if guarding is not None else Space()
+    tuning = tune(
+        translator.backbone, store, dev, "speech", task.search, space=space, language=task.language, guarding=guarding
+    )
+    if guarding is not None:
+        _write(directory / "guard.json", asdict(guarding.found.guard))
     _write(directory / "tuning.json", tuning.record())
     log(f"{tuning.best}: {tuning.base_bleu:.2f} → {tuning.bleu:.2f} BLEU on dev")
 
@@ -103,11 +132,12 @@ def translate(directory: Path, needed: Mapping[str, Path], log: StageLog, task: 
     """The tests: hypotheses and references as text, BLEU in result.json."""
     translator = _translator(needed, task)
     fusions, figures = _fusions(directory, translator, needed, task)
+    search = _search(needed, task)
     result: dict[str, Any] = {"bleu": {}, "seconds": {}}
     for corpus, stage in task.tests.items():
         test = read_manifest(corpora.tested(needed[stage]))
         start = time.process_time()
-        found = translator.translate_all((u.audio for u in test), task.search, task.language, fusions)
+        found = translator.translate_all((u.audio for u in test), search, task.language, fusions)
         texts = [str(translation) for translation in found]
         references = [u.tgt_text for u in test]
         score = bleu(texts, references)
@@ -195,6 +225,8 @@ def _fusions(
     if task.system.store is not None:
         assert isinstance(translator, Translator)
         store = Datastore.open(needed[task.store] / STORE, translator.backbone)
+        if task.counter:
+            return [_guarded(translator, store, needed, task)], dict
         dev = read_manifest(corpora.speech(needed[task.domain], "dev"))
         fusion, figures = variant_fusion(
             task.system.store.variant,
@@ -208,6 +240,31 @@ def _fusions(
         )
         return [fusion], figures
     return [], dict
+
+
+def _guarding(translator: Translator, store: Datastore, needed: Mapping[str, Path], task: Task) -> Guarding:
+    """What fits the gate of a store, by the general corpus's dev speech."""
+    general = read_manifest(corpora.speech(needed[task.general], "dev"))
+    devset = DevSet(translator.backbone, general, "speech", task.language)
+    return Guarding(store, _counter(translator, needed, task), devset, task.search)
+
+
+def _guarded(translator: Translator, store: Datastore, needed: Mapping[str, Path], task: Task) -> Fusion:
+    guard = Guard(**json.loads((needed[task.tuning] / "guard.json").read_text(encoding="utf-8")))
+    ends = EndVotes(translator.backbone.target.eos, _chosen(needed[task.tuning])["end_weight"])
+    combined = GuardedStore(store, _tuned(needed[task.tuning]), guard, ends)
+    return GuardedFusion([combined], _counter(translator, needed, task))
+
+
+def _counter(translator: Translator, needed: Mapping[str, Path], task: Task) -> Datastore:
+    return Datastore.open(needed[task.counter] / COUNTER / "store", translator.backbone)
+
+
+def _search(needed: Mapping[str, Path], task: Task) -> SearchOptions:
+    """The recipe's; a guarded store goes with the length penalty it was tuned with."""
+    if not task.counter:
+        return task.search
+    return replace(task.search, length_penalty=_chosen(needed[task.tuning])["length_penalty"])
 
 
 def _frames_kept(translator: Translator | Cascade, test: Sequence[Utterance]) -> dict[str, float]:
@@ -224,8 +281,12 @@ def _frames_kept(translator: Translator | Cascade, test: Sequence[Utterance]) ->
     return {"share of frames kept": kept / total}
 
 
+def _chosen(directory: Path) -> dict[str, float]:
+    return json.loads((directory / "tuning.json").read_text(encoding="utf-8"))["best"]
+
+
 def _tuned(directory: Path) -> KnnOptions:
-    best = json.loads((directory / "tuning.json").read_text(encoding="utf-8"))["best"]
+    best: Any = _chosen(directory)
     return KnnOptions(best["k"], best["lambda"], best["temperature"])
 
 
