@@ -1,0 +1,66 @@
+// Requests to the server this page comes from. Addresses are relative, so that it may live behind a proxy's path.
+import { t } from "./i18n.js";
+
+const KEY = "npda.key";
+let needKey = () => {};
+
+export const key = () => sessionStorage.getItem(KEY) ?? "";
+export const setKey = value => sessionStorage.setItem(KEY, value);
+export const onKeyNeeded = work => { needKey = work; };
+
+export class ServerError extends Error {
+  constructor(status, body) {
+    super(body?.error?.message || t("badAnswer", { status: String(status) }));
+    this.status = status;
+    this.param = body?.error?.param;
+  }
+}
+
+export async function request(method, path, { json, form, signal } = {}) {
+  const headers = new Headers();
+  if (key()) headers.set("Authorization", `Bearer ${key()}`);
+  if (json !== undefined) headers.set("Content-Type", "application/json");
+  let response;
+  try {
+    response = await fetch(path.replace(/^\//, ""), { method, headers, body: form ?? (json === undefined ? undefined : JSON.stringify(json)), signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error(t("noNetwork"), { cause: error });
+  }
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  if (response.status === 401) needKey(Boolean(key()));
+  throw new ServerError(response.status, body);
+}
+
+export async function get(path, options) {
+  return (await request("GET", path, options)).json();
+}
+
+export async function send(method, path, options) {
+  const response = await request(method, path, options);
+  return response.status === 204 ? null : response.json();
+}
+
+export const part = name => encodeURIComponent(name);
+
+export function fields(values, file) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(values)) if (value !== undefined && value !== null && value !== "") form.set(name, value);
+  if (file) form.set("file", file, file.name || "recording.wav");
+  return form;
+}
+
+export async function translate(file, ways, signal) {
+  const response = await request("POST", "v1/audio/translations", { form: fields({ ...ways, response_format: "verbose_json" }, file), signal });
+  const answer = await response.json();
+  answer.request_id ??= response.headers.get("X-Request-Id");
+  return answer;
+}
+
+export function liveSocket(parameters) {
+  const address = new URL("v1/audio/live", document.baseURI);
+  address.protocol = address.protocol.replace("http", "ws");
+  for (const [name, value] of Object.entries(parameters)) if (value) address.searchParams.set(name, value);
+  return key() ? new WebSocket(address, [`npda.key.${key()}`]) : new WebSocket(address);
+}
