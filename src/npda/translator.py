@@ -27,13 +27,14 @@ from npda.decoding.knn.tuned import tuned_combiner
 from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
-from npda.models.backbone import Backbone, Packed
+from npda.models.backbone import Backbone, HearsMany, Memory, Packed
 from npda.models.batches import cut
 from npda.models.devices import Precision, choose_device
 from npda.models.features import features_of
 from npda.models.hub import model_directory
 from npda.models.inputs import hear_batch
-from npda.segmentation import Detector, Pauses, gathered, stretches
+from npda.segmentation import Detector, Pauses, Stretch, gathered, stretches
+from npda.terms.ear import of_rows
 from npda.terms.replacing import Placed, Replacement
 from npda.terms.termbase import Terms
 from npda.writers import Segment
@@ -44,7 +45,7 @@ TermLists = Terms | str | PathLike[str] | Sequence[str | PathLike[str]]  # opene
 logger = logging.getLogger(__name__)
 
 _WINDOW = 512  # inputs read ahead and sorted by length before they are cut into batches
-_BATCH_FRAMES = 16_000  # padded frames in a batch
+BATCH_FRAMES = 16_000  # padded frames in a batch
 _LONG_WINDOW = 300.0  # seconds of speech of a long recording that are translated together
 _MARGIN = 0.5  # seconds of what the model takes that stay free, for silence at the end
 
@@ -57,7 +58,8 @@ class Translation:
     score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first;
     terms: what has been replaced in the text; scores are those of the texts before;
     retried: how it was found where a plain search did not end, see ``npda.decoding.retry``;
-    stores: how much each datastore had to say, its mean weight by its name, if they are guarded
+    stores: how much each datastore had to say, its mean weight by its name, if they are guarded;
+    tokens: of the best hypothesis, before terms are put in, with those that the translation was begun with
     """
 
     text: str
@@ -68,18 +70,36 @@ class Translation:
     terms: tuple[Replacement, ...] = ()
     retried: Retried = ""
     stores: tuple[tuple[str, float], ...] = ()
+    tokens: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return self.text
 
 
-@dataclass(frozen=True)
-class _Heard:
-    """One input, read and turned into features [frames, bins]."""
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """One input, read and turned into features [frames, bins].
+
+    source: the file as it was named, or "" for samples; duration: seconds of audio
+    """
 
     source: str
     duration: float
     features: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What one input of a batch is to become.
+
+    prompt: tokens every target begins with, as long as those of the others in the batch; begins: tokens that this
+    translation begins with, as many as of the others; terms: that are put in
+    """
+
+    heard: Heard
+    prompt: Sequence[int]
+    begins: Sequence[int] = ()
+    terms: Terms | None = None
 
 
 class Translator:
@@ -118,6 +138,14 @@ class Translator:
                 raise InputError(f"{type(backbone).__name__} models cannot compute in eight bits yet: leave out int8.")
             backbone.packing.int8 = True
         return cls(backbone, directory)
+
+    def hearing(self, source_language: str) -> Translator:
+        """The same model, told what is spoken; it has no weights of its own. Models that hear it themselves stay as
+        they are. source_language: by name (English) or code (en)"""
+        spoken = language_code(source_language)
+        if spoken == self.backbone.source_language or not isinstance(self.backbone, HearsMany):
+            return self
+        return Translator(self.backbone.hearing(spoken), self.directory)
 
     def translate(
         self,
@@ -177,10 +205,9 @@ class Translator:
             heard = [self._hear(source, on_error) for source in window]
             results: list[Translation | None] = [None] * len(window)
             for batch in _batches(heard):
-                inputs = [item for index in batch if (item := heard[index]) is not None]
-                found = self._decode(inputs, prompt, options, fusions, opened)
-                for index, item, (hypotheses, texts) in zip(batch, inputs, found, strict=True):
-                    results[index] = _translation(item, hypotheses, texts)
+                tasks = [Task(item, prompt, terms=opened) for index in batch if (item := heard[index]) is not None]
+                for index, translation in zip(batch, self.decode(tasks, options, fusions), strict=True):
+                    results[index] = translation
             yield from results
 
     def translate_long(
@@ -212,25 +239,17 @@ class Translator:
         chosen = Chosen(k, lambda_, temperature, adaptive, combiner)
         fusions = [*fusions, *([self.steered_by(stores, language, chosen, guarded)] if stores else [])]
         opened = self.terms(terms, language)
-        room = self.backbone.max_frames / 100 - _MARGIN
-        found = stretches(source, replace(pauses, longest=min(pauses.longest, room)), detector)
+        found = stretches(source, self.within_reach(pauses), detector)
         for group in gathered(found, _LONG_WINDOW):
             samples = [stretch.samples for stretch in group]
             translations = self.translate_all(samples, options, language, fusions, terms=opened or ())
             for stretch, translation in zip(group, translations, strict=True):
                 assert translation is not None  # without on_error, errors are raised
-                nbest = translation.alternatives if options.n_best > 1 else ()
-                records = tuple(asdict(replacement) for replacement in translation.terms)
-                yield Segment(
-                    stretch.start,
-                    stretch.end,
-                    translation.text,
-                    translation.score,
-                    nbest,
-                    records,
-                    translation.retried,
-                    translation.stores,
-                )
+                yield segment(stretch, translation, options)
+
+    def within_reach(self, pauses: Pauses) -> Pauses:
+        """Where to cut, so that the model takes every stretch."""
+        return replace(pauses, longest=min(pauses.longest, self.backbone.max_frames / 100 - _MARGIN))
 
     def neighbours(
         self, stores: Sequence[Datastore], combiner: Combiner | None = None, language: str | None = None
@@ -276,12 +295,16 @@ class Translator:
         for store in stores:
             store.check(self.backbone, language and language_code(language))
 
-    def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> _Heard | None:
+    def hear(self, source: Audio) -> Heard:
+        """Read one input as far as its features; InputError if it cannot be read or is longer than the model takes."""
         name = "" if isinstance(source, np.ndarray) else str(source)
+        waveform = source if isinstance(source, np.ndarray) else audio.load(name)
+        features = features_of(self.backbone, waveform, name)
+        return Heard(name, len(waveform) / audio.SAMPLE_RATE, features)
+
+    def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> Heard | None:
         try:
-            waveform = source if isinstance(source, np.ndarray) else audio.load(name)
-            features = features_of(self.backbone, waveform, name)
-            return _Heard(name, len(waveform) / audio.SAMPLE_RATE, features)
+            return self.hear(source)
         except InputError as error:
             if on_error is None:
                 raise
@@ -289,37 +312,72 @@ class Translator:
             return None
 
     @torch.inference_mode()
-    def _decode(
-        self,
-        inputs: Sequence[_Heard],
-        prompt: list[int],
-        options: SearchOptions,
-        fusions: Sequence[Fusion],
-        terms: Terms | None,
-    ) -> list[tuple[list[Hypothesis], list[Placed]]]:
-        """The hypotheses of every input, and their texts."""
-        prompts = torch.tensor([prompt] * len(inputs))
-        memory = hear_batch(self.backbone, [item.features for item in inputs], prompts)
-        found = search_with_retry(self.backbone, memory, prompt, options, fusions)
+    def decode(
+        self, tasks: Sequence[Task], options: SearchOptions = SearchOptions(), fusions: Sequence[Fusion] = ()
+    ) -> list[Translation]:
+        """Translate a batch, all of it at once; ``translate_all`` cuts any number of inputs into batches.
+
+        fusions: their sentences are numbered as the tasks
+        """
+        prompts = torch.tensor([[*task.prompt, *task.begins] for task in tasks])
+        begun = len(tasks[0].begins)
+        if prompts.shape[1] >= self.backbone.max_target:
+            raise ValueError(f"there is no room for a translation that begins with {begun} tokens")
+        memory = hear_batch(
+            self.backbone, [task.heard.features for task in tasks], prompts[:, : prompts.shape[1] - begun]
+        )
+        found = search_with_retry(self.backbone, memory, prompts, options, fusions, begun)
         texts = [[self.backbone.target.decode(h.tokens) for h in hypotheses] for hypotheses in found]
-        if terms is None:
-            placed = [[Placed(text) for text in of_one] for of_one in texts]
-        else:
-            placed = terms.put_in(self.backbone, memory, texts)
-        return list(zip(found, placed, strict=True))
+        placed = self._placed(memory, texts, [task.terms for task in tasks])
+        return [
+            _translation(task.heard, hypotheses, of_one)
+            for task, hypotheses, of_one in zip(tasks, found, placed, strict=True)
+        ]
+
+    def _placed(
+        self, memory: Memory, texts: Sequence[Sequence[str]], lists: Sequence[Terms | None]
+    ) -> list[list[Placed]]:
+        """The n best texts of every sentence, with its terms put in; those of one list are looked at together."""
+        placed = [[Placed(text) for text in of_one] for of_one in texts]
+        for terms in {id(terms): terms for terms in lists if terms is not None}.values():
+            rows = [row for row, own in enumerate(lists) if own is terms]
+            own_memory = (
+                memory if len(rows) == len(lists) else of_rows(memory, torch.tensor(rows, device=memory.mask.device))
+            )
+            for row, of_one in zip(
+                rows, terms.put_in(self.backbone, own_memory, [texts[row] for row in rows]), strict=True
+            ):
+                placed[row] = of_one
+        return placed
 
 
-def _translation(item: _Heard, hypotheses: Sequence[Hypothesis], texts: Sequence[Placed]) -> Translation:
+def _translation(item: Heard, hypotheses: Sequence[Hypothesis], texts: Sequence[Placed]) -> Translation:
     nbest = tuple((placed.text, h.score) for placed, h in zip(texts, hypotheses, strict=True))
     text, score = nbest[0]
-    retried = hypotheses[0].retried
+    best = hypotheses[0]
     return Translation(
-        text, score, item.duration, item.source, nbest, texts[0].replacements, retried, hypotheses[0].stores
+        text, score, item.duration, item.source, nbest, texts[0].replacements, best.retried, best.stores, best.tokens
     )
 
 
-def _batches(heard: Sequence[_Heard | None]) -> list[list[int]]:
+def segment(stretch: Stretch, translation: Translation, options: SearchOptions) -> Segment:
+    """What is said in a stretch of a recording. options: that it was translated with"""
+    nbest = translation.alternatives if options.n_best > 1 else ()
+    records = tuple(asdict(replacement) for replacement in translation.terms)
+    return Segment(
+        stretch.start,
+        stretch.end,
+        translation.text,
+        translation.score,
+        nbest,
+        records,
+        translation.retried,
+        translation.stores,
+    )
+
+
+def _batches(heard: Sequence[Heard | None]) -> list[list[int]]:
     """Indices of what was heard, longest first."""
     lengths = [len(item.features) if item is not None else 0 for item in heard]
     order = sorted((i for i, item in enumerate(heard) if item is not None), key=lengths.__getitem__, reverse=True)
-    return cut(order, lengths, _BATCH_FRAMES)
+    return cut(order, lengths, BATCH_FRAMES)

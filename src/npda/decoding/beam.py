@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from npda.decoding.candidates import best
-from npda.decoding.fusion import Fusion, WeighingFusion, begin
+from npda.decoding.fusion import Fusion, WeighingFusion, begin, new_search
 from npda.decoding.loops import ends_in_loop, first_loop
 from npda.models.backbone import Backbone, Memory
 
@@ -49,6 +49,7 @@ class SearchOptions:
 class Hypothesis:
     """tokens: what follows the prompt, without the end symbol; score: log_prob / length^α; ended: by the end symbol
 
+    Of a translation that was begun (see ``search``), tokens has all of it; score and log_prob are of what follows.
     retried: how it was found where a plain search did not end; scores of what was "cut" are those of the whole;
     stores: how much each store had to say, its mean weight by its name, where a fusion can tell
     """
@@ -68,18 +69,20 @@ def search(
     prompt: Sequence[int] | Tensor,
     options: SearchOptions = SearchOptions(),
     fusions: Sequence[Fusion] = (),
+    begun: int = 0,
 ) -> list[list[Hypothesis]]:
     """The ``n_best`` hypotheses of every sentence of the memory, best first; fewer where all others were loops.
 
     None is empty. One that is all white space or holds a loop comes after all others, whatever its score.
 
     prompt: that all of them begin with, or of each its own, all equally long: [batch, n]
+    begun: how many tokens at the end of the prompt are the beginning of the translation already
     """
     batch, beam = memory.states.shape[0], options.beam
     device = memory.states.device
     prompts = prompt.to(device) if isinstance(prompt, Tensor) else torch.tensor([prompt], device=device)
     prompted = prompts.shape[1]
-    limit = min(options.max_length, backbone.max_target - prompted)
+    limit = max(1, min(options.max_length - begun, backbone.max_target - prompted))
     stream = backbone.start(memory, beam)
     prefixes = prompts[:, None].expand(batch, beam, -1)
     fed = prefixes  # what the decoder has not seen yet
@@ -89,15 +92,17 @@ def search(
     finished = _Finished(batch, beam, limit, backbone.target.pad, device)
     rules = _Rules(backbone, device)
     sentences = torch.arange(batch, device=device)  # which sentence of the batch each row of the search is
+    for fusion in fusions:
+        new_search(fusion)
 
     for length in range(1, limit + 1):
         states = stream.step(fed.flatten(0, 1))
         rows = sentences.repeat_interleave(beam)
         finish = [begin(fusion, states, prefixes.flatten(0, 1), rows) for fusion in fusions]
-        log_probs = torch.log_softmax(rules.of_model(backbone.logits(states).float(), length), dim=-1)
+        log_probs = torch.log_softmax(rules.of_model(backbone.logits(states).float(), begun + length), dim=-1)
         for finish_fusion in finish:
             log_probs = finish_fusion(log_probs)
-        rules.of_search(log_probs, length)
+        rules.of_search(log_probs, begun + length)
 
         # Twice the beam: even if `beam` of the candidates end here, as many go on.
         width = min(2 * beam, log_probs.shape[1])
@@ -115,10 +120,16 @@ def search(
         parents, prefixes = parents.gather(1, order), _pick(grown, order)
 
         if options.stop_loops and length % _LOOP_CHECK == 0:
-            written = prefixes[:, :, prompted:]
+            written = prefixes[:, :, prompted - begun :]
             going_on = torch.where(ends_in_loop(written.flatten(0, 1)).view_as(live), _NEVER, live)
             lost = (going_on.amax(dim=1) < _NEVER / 2) & finished.nothing(sentences)
-            finished.add(sentences, written, live.masked_fill(~lost[:, None], _NEVER), length, options.length_penalty)
+            finished.add(
+                sentences,
+                written[:, :, begun:],
+                live.masked_fill(~lost[:, None], _NEVER),
+                length,
+                options.length_penalty,
+            )
             live = going_on
 
         undecided = finished.could_change(sentences, live.amax(dim=1), length, options.length_penalty)
@@ -131,14 +142,28 @@ def search(
             live, prefixes, sentences = live[kept], prefixes[kept], sentences[kept]
         fed = prefixes[:, :, -1:]
 
-    found = [
-        sorted(hypotheses, key=lambda hypothesis: not is_usable(backbone, hypothesis, options))[: options.n_best]
-        for hypotheses in finished.hypotheses(backbone.target.eos)
-    ]
     return [
-        [_weighed(hypothesis, prompt, sentence, fusions) for hypothesis in hypotheses]
-        for sentence, (hypotheses, prompt) in enumerate(zip(found, prompts.expand(batch, -1).tolist(), strict=True))
+        _best(backbone, hypotheses, prompt, sentence, options, fusions, begun)
+        for sentence, (hypotheses, prompt) in enumerate(
+            zip(finished.hypotheses(backbone.target.eos), prompts.expand(batch, -1).tolist(), strict=True)
+        )
     ]
+
+
+def _best(
+    backbone: Backbone,
+    hypotheses: list[Hypothesis],
+    prompt: list[int],
+    sentence: int,
+    options: SearchOptions,
+    fusions: Sequence[Fusion],
+    begun: int,
+) -> list[Hypothesis]:
+    """The ``n_best`` of a sentence's finished hypotheses, those that are of use first, with what was begun."""
+    prompt, beginning = prompt[: len(prompt) - begun], tuple(prompt[len(prompt) - begun :])
+    whole = [replace(h, tokens=beginning + h.tokens) if begun else h for h in hypotheses]
+    whole.sort(key=lambda hypothesis: not is_usable(backbone, hypothesis, options))
+    return [_weighed(hypothesis, prompt, sentence, fusions) for hypothesis in whole[: options.n_best]]
 
 
 def _weighed(hypothesis: Hypothesis, prompt: list[int], sentence: int, fusions: Sequence[Fusion]) -> Hypothesis:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -50,6 +50,36 @@ class WeighingFusion(Fusion, Protocol):
         ...
 
 
+@runtime_checkable
+class RememberingFusion(Fusion, Protocol):
+    """A fusion that remembers something from step to step of a search."""
+
+    def new_search(self) -> None:
+        """Forget what was: the next step is the first of a search."""
+        ...
+
+
+@runtime_checkable
+class DividedFusion(Fusion, Protocol):
+    """A fusion that does not treat all sentences alike."""
+
+    def for_sentences(self, sentences: Sequence[int]) -> Fusion | None:
+        """The fusion for a search for these of the sentences alone, in this order; None if it would do nothing."""
+        ...
+
+
+def new_search(fusion: Fusion) -> None:
+    """Tell any fusion that a search begins."""
+    if isinstance(fusion, RememberingFusion):
+        fusion.new_search()
+
+
+def of_sentences(fusions: Sequence[Fusion], sentences: Sequence[int]) -> list[Fusion]:
+    """What has a say when these sentences are searched for again, in this order."""
+    divided = [fusion.for_sentences(sentences) if isinstance(fusion, DividedFusion) else fusion for fusion in fusions]
+    return [fusion for fusion in divided if fusion is not None]
+
+
 def begin(fusion: Fusion, states: Tensor, prefixes: Tensor, sentences: Tensor) -> Finish:
     """Begin a step of any fusion; what comes back finishes it."""
     if isinstance(fusion, EarlyFusion):
@@ -60,7 +90,8 @@ def begin(fusion: Fusion, states: Tensor, prefixes: Tensor, sentences: Tensor) -
 class Beginnings:
     """Tells where a search begins: its prefixes are no longer than those of the step before.
 
-    A sentence without an end is searched for again (``decoding.retry``), with these fusions or with none.
+    A sentence without an end is searched for again (``decoding.retry``), with these fusions or with none. Prompts may
+    differ in length from search to search; then only ``forget`` tells (see ``RememberingFusion``).
     """
 
     def __init__(self) -> None:
@@ -70,3 +101,7 @@ class Beginnings:
         """Whether a step whose prefixes have this length is the first of a search. For one search at a time."""
         begins, self._length = length <= self._length or self._length == 0, length
         return begins
+
+    def forget(self) -> None:
+        """The next step is the first of a search."""
+        self._length = 0

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from npda.decoding.beam import Hypothesis, Retried, SearchOptions, is_usable, search
-from npda.decoding.fusion import Fusion
+from npda.decoding.fusion import Fusion, of_sentences
 from npda.decoding.loops import NoRepeats, first_loop
 from npda.models.backbone import Backbone, Memory
 
@@ -26,19 +27,22 @@ _TOGETHER = 4  # sentences tried again at once: with full padding they are long
 def search_with_retry(
     backbone: Backbone,
     memory: Memory,
-    prompt: Sequence[int],
+    prompt: Sequence[int] | Tensor,
     options: SearchOptions = SearchOptions(),
     fusions: Sequence[Fusion] = (),
+    begun: int = 0,
 ) -> list[list[Hypothesis]]:
     """As ``search``; sentences without a proper end get what the first attempt that reaches one finds.
 
     ``Hypothesis.retried`` names it. All attempts have full padding, if the memory was made without.
     """
-    found = search(backbone, memory, prompt, options, fusions)
+    prompts = prompt if isinstance(prompt, Tensor) else torch.tensor([prompt])
+    prompts = prompts.expand(memory.states.shape[0], -1)
+    found = search(backbone, memory, prompts, options, fusions, begun)
     failed = [row for row, (best, *_) in enumerate(found) if not _ends_properly(backbone, best, options)]
     for first in range(0, len(failed), _TOGETHER):
         rows = failed[first : first + _TOGETHER]
-        again = _retry(backbone, memory, rows, [found[row] for row in rows], prompt, options, fusions)
+        again = _retry(backbone, memory, rows, [found[row] for row in rows], prompts, options, fusions, begun)
         for row, hypotheses in zip(rows, again, strict=True):
             found[row] = hypotheses
     return found
@@ -57,27 +61,30 @@ def _retry(
     memory: Memory,
     rows: Sequence[int],
     found: list[list[Hypothesis]],
-    prompt: Sequence[int],
+    prompts: Tensor,
     options: SearchOptions,
     fusions: Sequence[Fusion],
+    begun: int,
 ) -> list[list[Hypothesis]]:
     """Go through the attempts with those sentences that need them.
 
-    rows: sentences of the memory; found: their hypotheses so far, none of which ends properly
+    rows: sentences of the memory; found: their hypotheses so far, none of which ends properly; prompts: of all
+    sentences of the memory
     """
     attempts: list[tuple[Retried, Sequence[Fusion]]] = []
     if memory.with_full_padding is not None:
         attempts.append(("full padding", fusions))
-    if fusions:
+    if of_sentences(fusions, rows):
         attempts.append(("model alone", ()))
     if options.stop_loops:
-        attempts.append(("no repeats", [NoRepeats(len(prompt))]))
+        attempts.append(("no repeats", [NoRepeats(prompts.shape[1] - begun)]))
 
     found = list(found)
-    whole = padded(memory, rows)
+    whole, prompts = padded(memory, rows), prompts[rows]
     places = list(range(len(rows)))  # of the sentences that no attempt has ended yet
     for name, chosen in attempts:
-        again = search(backbone, padded(whole, places), prompt, options, chosen)
+        having_a_say = of_sentences(chosen, [rows[place] for place in places])
+        again = search(backbone, padded(whole, places), prompts[places], options, having_a_say, begun)
         failed = []
         for place, hypotheses in zip(places, again, strict=True):
             ends = _ends_properly(backbone, hypotheses[0], options)

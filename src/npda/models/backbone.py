@@ -5,7 +5,7 @@ A backbone has one decoder and two ways in: ``hear`` takes speech, ``read`` take
 datastore); ``start`` and ``Stream.step`` run it token by token (decoding). A new family is one file: docs/extending.md.
 
 ``Backbone`` is all that a family must have, and ``TorchBackbone`` gives a torch module the half of it that is not about
-the architecture. ``Packed`` and ``LearnsToRead`` are what it may have besides.
+the architecture. ``Packed``, ``HearsMany`` and ``LearnsToRead`` are what it may have besides.
 
 A frame is 10 ms in all families, as ``n_frames`` in a manifest: batches are planned and limits are set by it. What a
 frame holds is the family's own affair: mel bands, or the samples themselves.
@@ -175,6 +175,16 @@ class Packed(Protocol):
     """A backbone whose products can be computed in eight bits: ``Translator.from_pretrained(..., int8=True)``."""
 
     packing: Packing
+
+
+@runtime_checkable
+class HearsMany(Protocol):
+    """A backbone that has to be told which of many languages is spoken."""
+
+    def hearing(self, source_language: str) -> Backbone:
+        """The same model told another language, with weights and packed weights in common; InputError for a language
+        it does not know. source_language: a code"""
+        ...
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ transformers looks for it, as ``language`` in generation_config.json; there, too
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,18 @@ class Whisper(TorchBackbone):
         """What is spoken and read, a code such as ``de``; None if nobody has said it."""
         language = getattr(self.model.generation_config, "language", None)
         return language.strip("<|>") if language else None
+
+    def hearing(self, source_language: str) -> Whisper:
+        """The same model, told that another language is spoken: everything but that is shared."""
+        if not self.target.languages and source_language == _ENGLISH:
+            return self
+        self.target.language(source_language)
+        other, model = copy(self), copy(self.model)
+        other._modules = {**self._modules, "model": model}
+        model.generation_config = deepcopy(self.model.generation_config)
+        generation: Any = model.generation_config
+        generation.language = source_language
+        return other
 
     @property
     def target_language(self) -> str:

@@ -110,6 +110,9 @@ class FastFusion:
         self._begins = Beginnings()
         self._steps = 0
 
+    def new_search(self) -> None:
+        self._begins.forget()
+
     def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         if self._begins(prefixes.shape[1]):
             self.retriever.widen()

@@ -64,6 +64,9 @@ class FollowingFusion(KnnFusion):
     def share_followed(self) -> float:
         return self.followed / self.asked if self.asked else 0.0
 
+    def new_search(self) -> None:
+        self._begins.forget()
+
     def find(self, queries: np.ndarray, prefixes: np.ndarray, sentences: np.ndarray) -> Neighbours:
         if self._begins(prefixes.shape[1]):
             self._seen = {}

@@ -65,6 +65,9 @@ class GuardedFusion:
             return lambda log_probs: log_probs  # the model itself, bit for bit
         return begin_say(self, states, prefixes, sentences)
 
+    def new_search(self) -> None:
+        self._begins.forget()
+
     def say(self, states: Tensor, log_probs: Tensor, asked: Asked) -> Say:
         if self._begins(asked.prefixes.shape[1]):
             self._evidence.begin()

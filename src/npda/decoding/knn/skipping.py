@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from npda.decoding.fusion import Fusion
+from npda.decoding.fusion import Fusion, new_search
 from npda.models.devices import follow
 
 SIGNS = 4  # of certainty, see ``signs``
@@ -82,6 +82,9 @@ class SkippingFusion:
     @property
     def share_skipped(self) -> float:
         return self.skipped / self.asked if self.asked else 0.0
+
+    def new_search(self) -> None:
+        new_search(self.fusion)
 
     def apply(self, states: Tensor, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         rows = self.gate.worthwhile(states, log_probs).nonzero()[:, 0]

@@ -1,0 +1,156 @@
+"""The thread that computes, and the line in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from npda.io.cores import cores
+from npda.serving.batches import Utterance, decode
+from npda.serving.line import Line, Waiting
+from npda.serving.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 0.1  # of what the last batch took: how long the next one waits for company at most
+_LONGEST_PATIENCE = 0.05  # seconds
+
+
+@dataclass(eq=False)
+class Work(Waiting):
+    """Something short that is done alone, between two batches."""
+
+    do: Callable[[], Any] = field(kw_only=True)
+
+
+def default_threads() -> int:
+    """As many as there are cores, unless OMP_NUM_THREADS says otherwise."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return int(told) if told.isdecimal() and int(told) else cores()
+
+
+class Machine:
+    """For one event loop, on which all of it is called; only ``_compute`` is another thread's."""
+
+    def __init__(self, batch: int, watch: Watch = Watch(), threads: int | None = None) -> None:
+        """batch: utterances decoded together; threads: that compute together"""
+        self.coming = 0  # utterances whose features are being computed: a batch may wait for them a moment
+        self.seconds = 0.5  # that an utterance has taken lately
+        self._most = batch
+        self._watch = watch
+        self._line = Line()
+        self._results: dict[Waiting, asyncio.Future[Any]] = {}
+        self._started: dict[Waiting, Callable[[], None]] = {}
+        self._refusing: Exception | None = None
+        self._changed = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "npda-machine", torch.set_num_threads, (threads or default_threads(),))
+        self._serving: asyncio.Task[None] | None = None
+
+    async def compute(self, item: Waiting, started: Callable[[], None] = lambda: None) -> Any:
+        """Wait in the line for a turn; whoever is cancelled leaves it. started: called when the turn has come"""
+        if self._refusing is not None:
+            raise self._refusing
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+        result = self._results[item] = asyncio.get_running_loop().create_future()
+        self._started[item] = started
+        self._line.add(item)
+        self.stir()
+        try:
+            return await result
+        finally:
+            self._line.remove(item)
+            self._results.pop(item, None)
+            self._started.pop(item, None)
+
+    def stir(self) -> None:
+        """Something has changed that a batch may have waited for."""
+        self._changed.set()
+
+    def refuse_all(self, error: Exception) -> None:
+        """Answer all that waits with an error, and whatever comes after it."""
+        self._refusing = error
+        for item in self._line.clear():
+            self._answer(item, error=error)
+
+    async def stop(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _serve(self) -> None:
+        size, took = 1, 0.0  # of the last batch
+        while True:
+            await self._company(size, min(_PATIENCE * took, _LONGEST_PATIENCE))
+            batch = self._line.next(self._most)
+            now = time.monotonic()
+            for item in batch:
+                self._started[item]()
+                self._watch.phase("wait", now - item.entered)
+            try:
+                for item, (result, error) in zip(batch, await self._in_thread(batch), strict=True):
+                    self._answer(item, result, error)
+            except Exception as error:  # whatever happens, the next batch has its turn
+                logger.exception("a batch was broken off")
+                for item in batch:
+                    self._answer(item, error=error)
+            size, took = len(batch), time.monotonic() - now
+            self.seconds += 0.2 * (took / size - self.seconds)
+
+    async def _in_thread(self, batch: list[Any]) -> list[tuple[Any, Exception | None]]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._compute, batch)
+
+    async def _company(self, size: int, patience: float) -> None:
+        """Wait until there is work and, where it is likely to come at once, as much of it as in the last batch.
+
+        Requests that were answered together are often followed by as many new ones.
+        """
+        while not self._line:
+            self._changed.clear()
+            await self._changed.wait()
+        deadline = asyncio.get_running_loop().time() + patience
+        while len(self._line) < max(size, min(self._most, len(self._line) + self.coming)):
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._changed.wait()
+            except TimeoutError:
+                break
+        while not self._line:  # who waited may have gone meanwhile
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _answer(self, item: Waiting, result: Any = None, error: Exception | None = None) -> None:
+        future = self._results.get(item)
+        if future is None or future.done():  # whoever asked has gone
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def _compute(self, batch: list[Any]) -> list[tuple[Any, Exception | None]]:
+        """→ of each its result or its error"""
+        started = time.monotonic()
+        try:
+            if isinstance(batch[0], Work):
+                return [(batch[0].do(), None)]
+            utterances: list[Utterance] = batch
+            self._watch.batch(len(utterances))
+            found = decode(utterances, self._watch.searches)
+            self._watch.phase("search", time.monotonic() - started)
+            return [(translation, None) for translation in found]
+        except Exception as error:
+            if len(batch) == 1:
+                return [(None, error)]
+            logger.exception("a batch of %d has failed and is gone through one by one", len(batch))
+        return [answer for item in batch for answer in self._compute([item])]
