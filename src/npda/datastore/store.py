@@ -191,6 +191,10 @@ class Datastore:
         """The nearest keys with the store's own settings. queries: [n, state dim] float32"""
         return self._states.search(queries, k)
 
+    def ready(self) -> None:
+        """Open everything that ``search`` needs, so that what then happens to the files does not matter to it."""
+        self._states  # noqa: B018 (kept once it is asked for)
+
     @cached_property
     def _states(self) -> StateSearch:
         return StateSearch(self.entries, self.projection, self.searcher(), self.info.state_dim)

@@ -12,6 +12,7 @@ import torch
 from npda.audio import load
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.retrieval.local import LocalRetriever
+from npda.datastore.retrieval.overlaid import Overlaid
 from npda.datastore.retrieval.protocol import ExplainableRetriever, Retriever
 from npda.datastore.store import Datastore
 from npda.decoding.beam import Hypothesis, SearchOptions
@@ -76,7 +77,7 @@ def explain(
         tokens=tokens,
         transcript=transcript,
         reference=reference,
-        stores=tuple(store.path.name for store in _stores(fusion)),
+        stores=tuple(name for retriever in fusion.retrievers for name in _names_of(retriever)),
         retried=adapted.retried,
         placed=placed,
     )
@@ -178,15 +179,23 @@ def _stores_of(retriever: Retriever) -> list[Datastore]:
         return retriever.stores
     if isinstance(retriever, LocalRetriever):
         return [retriever.store]
+    if isinstance(retriever, Overlaid):
+        return [retriever.base] if retriever.base is not None else []
     return [retriever] if isinstance(retriever, Datastore) else []
+
+
+def _names_of(retriever: Retriever) -> list[str]:
+    if isinstance(retriever, Overlaid):
+        return [retriever.name]
+    return [store.path.name for store in _stores_of(retriever)]
 
 
 def _store_name(retriever: ExplainableRetriever, id_: int) -> str:
     """The name only: a path would tell the readers of a page about the disk it came from."""
     if isinstance(retriever, JoinedRetriever):
         return retriever.locate(id_)[0].path.name
-    stores = _stores_of(retriever)
-    return stores[0].path.name if stores else ""
+    names = _names_of(retriever)
+    return names[0] if names else ""
 
 
 def _words(tokens: Sequence[Token], base: Hypothesis, pieces: Pieces) -> tuple[tuple[Word, ...], tuple[BaseWord, ...]]:

@@ -9,38 +9,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from npda.datastore.retrieval.overlaid import Overlaid
 from npda.datastore.retrieval.protocol import Neighbours, Retriever
 from npda.decoding.fusion import Beginnings, Finish
 from npda.decoding.knn.combiners import Combiner
+from npda.decoding.knn.exact import Exact
 from npda.decoding.knn.fusion import Asked, EndVotes, Say, begin_say, distinct_rows, end_signature, weigh
 from npda.decoding.knn.guard import Evidence, Guard, Said, nearness, shares
 
 
 @dataclass(frozen=True)
 class GuardedStore:
-    """A store with what it was tuned to. end_votes: by default as the paper's"""
+    """A store with what it was tuned to. end_votes: by default as the paper's; exact: keys that decide once met"""
 
     retriever: Retriever
     combiner: Combiner
     guard: Guard = field(default_factory=Guard)
     end_votes: EndVotes | None = None
+    exact: Exact | None = None
 
     def __str__(self) -> str:
-        return f"{self.combiner}{end_signature(self.end_votes)}|{self.guard}"
+        exact = f"|{self.exact}" if self.exact else ""
+        return f"{self.combiner}{end_signature(self.end_votes)}|{self.guard}{exact}"
 
 
 class GuardedFusion:
     """The mixture of eq. 5 with several stores, the λ of each multiplied by its share of the say.
 
     p = Σ_s w_s·λ_s·p_kNN,s + (1 − Σ_s w_s·λ_s)·p_model. The share w_s is large where the hypothesis has been nearer to
-    store s than to the counter-store, whose neighbours do not vote: see ``npda.decoding.knn.guard``. One search at a
-    time.
+    store s than to the counter-store, whose neighbours do not vote: see ``npda.decoding.knn.guard``. Keys that were met
+    exactly come before all that, where a store has any: see ``npda.decoding.knn.exact``. One search at a time.
     """
 
     def __init__(self, stores: Sequence[GuardedStore], counter: Retriever) -> None:
         if not stores:
             raise ValueError("at least one store is needed")
-        self.stores = [store for store in stores if not store.combiner.is_inactive] or list(stores[:1])
+        self.stores = [store for store in stores if not _is_inactive(store)] or list(stores[:1])
         self.counter = counter
         self._evidence = Evidence(len(self.stores))
         self._said = Said(len(self.stores))
@@ -51,7 +55,7 @@ class GuardedFusion:
 
     @property
     def is_inactive(self) -> bool:
-        return all(store.combiner.is_inactive for store in self.stores)
+        return all(map(_is_inactive, self.stores))
 
     @property
     def retrievers(self) -> list[Retriever]:
@@ -84,6 +88,7 @@ class GuardedFusion:
             weights.append(lambda_ * w)
             values.append(tokens)
             lambdas.append(lambda_)
+        self._let_exact_decide(found, weights, lambdas)
         self._said.add(torch.cat(lambdas, dim=1).cpu().numpy(), asked.prefixes, asked.sentences)
         total = torch.stack(lambdas).sum(dim=0)
         columns = torch.cat(weights, dim=1)
@@ -105,6 +110,28 @@ class GuardedFusion:
         means = self._said.mean(prefix, sentence)
         return {name_of(store.retriever): mean for store, mean in zip(self.stores, means, strict=True)}
 
+    def _let_exact_decide(self, found: list[Neighbours], weights: list[Tensor], lambdas: list[Tensor]) -> None:
+        """Where keys were met exactly, they get their weight, shared by the stores that have some; the rest goes on.
+
+        weights: [rows, k] λ·w of every store; lambdas: [rows, 1]; both are changed
+        """
+        met = [
+            store.exact.met(n) if store.exact is not None else np.zeros(n.ids.shape, np.float32)
+            for store, n in zip(self.stores, found, strict=True)
+        ]
+        sharing = sum(shares.any(axis=1, keepdims=True).astype(np.float32) for shares in met)  # [rows, 1] stores
+        if not np.any(sharing):
+            return
+        given = [
+            shares * (store.exact.weight if store.exact else 0.0) / np.maximum(sharing, 1)
+            for store, shares in zip(self.stores, met, strict=True)
+        ]
+        left = 1 - sum(part.sum(axis=1, keepdims=True) for part in given)
+        for place, part in enumerate(given):
+            rest, more = (torch.from_numpy(np.asarray(each, np.float32)).to(weights[place]) for each in (left, part))
+            weights[place] = rest * weights[place] + more
+            lambdas[place] = rest * lambdas[place] + more.sum(dim=1, keepdim=True)
+
     def _find(self, asked: Asked) -> tuple[list[Neighbours], Neighbours]:
         """Of every store its k nearest keys, of the counter-store the nearest."""
         different, places = distinct_rows(asked)
@@ -115,8 +142,14 @@ class GuardedFusion:
         return [n.of(places) for n in found], counter.of(places)
 
 
+def _is_inactive(store: GuardedStore) -> bool:
+    return store.combiner.is_inactive and store.exact is None
+
+
 def name_of(retriever: Retriever) -> str:
     """Of its store: the folder's alone, since a path would tell readers about the disk it lies on."""
+    if isinstance(retriever, Overlaid):
+        return retriever.name
     store = getattr(retriever, "store", retriever)
     path = getattr(store, "path", None)
     return path.name if path is not None else "store"

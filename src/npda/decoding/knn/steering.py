@@ -49,11 +49,12 @@ def steer(
     if counter is None:
         retriever = stores[0] if len(stores) == 1 else JoinedRetriever(stores)
         return KnnFusion(retriever, chosen.combiner_of(stores[0]), end_votes(backbone, stores[0]))
-    guarded = [
-        GuardedStore(store, chosen.combiner_of(store), tuned_guard(store, counter), end_votes(backbone, store))
-        for store in stores
-    ]
-    return GuardedFusion(guarded, counter)
+    return GuardedFusion([guarded_store(backbone, store, counter, chosen) for store in stores], counter)
+
+
+def guarded_store(backbone: Backbone, store: Datastore, counter: Datastore, chosen: Chosen = Chosen()) -> GuardedStore:
+    """A store behind its gate, with what it was tuned to."""
+    return GuardedStore(store, chosen.combiner_of(store), tuned_guard(store, counter), end_votes(backbone, store))
 
 
 def end_votes(backbone: Backbone, store: Datastore) -> EndVotes | None:
