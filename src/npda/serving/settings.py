@@ -38,6 +38,7 @@ class Settings:
     max_upload: int = 100 * MEGABYTE  # bytes of one upload
     max_seconds: float = 2 * 3600.0  # of audio in one request
     remember: int = 256  # latest requests whose audio is kept in memory, so that they can be corrected
+    live: int = 8  # connections for live captions at a time
     log_content: bool = False  # write what was said into the log
 
 
