@@ -44,7 +44,6 @@ class Pace:
     most: float = 10.0  # the same where passes are refused, which doubles it every time
     held: int = 1  # words at the end of a pass that are never stable
     whole: float = 0.7  # share of the longest segment that is never cut, and in which text becomes stable
-    buffer: float = 30.0  # speech that may wait for its final pass; with more of it, the client has to wait
     patience: float = 60.0  # how long a final pass is tried again while the machine refuses it
     retry: float = 0.5  # from one of these to the next
 
