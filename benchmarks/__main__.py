@@ -35,6 +35,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "scaling": ["scaling"],
     "whisper-decode": ["whisper_decode"],
     "end-to-end": ["end_to_end"],
+    "live": ["live"],
 }
 
 

@@ -101,6 +101,7 @@ class Conversation:
         self._over = False  # nothing more will be heard
         self._leaving = asyncio.Event()
         self._began = clock()
+        self.seconds = 0.0  # of audio heard
         self._cost = 0.0  # seconds of audio that count against the rate
 
     def leave(self) -> None:
@@ -170,7 +171,7 @@ class Conversation:
             if data is not None:
                 first = False
                 await self._hear(data)
-                if self._captions.seconds > self._limits.seconds:
+                if self.seconds > self._limits.seconds:
                     return Ending(
                         POLICY, message=f"A connection takes {self._limits.seconds:g} s of audio: open another."
                     )
@@ -185,6 +186,7 @@ class Conversation:
         samples = np.frombuffer(data, "<i2").astype(np.float32) / 32_768
         if self._resampler is not None:
             samples = self._resampler.resample_chunk(samples)
+        self.seconds += len(samples) / SAMPLE_RATE
         self._cost += len(samples) / SAMPLE_RATE
         for place in range(0, len(samples), _PIECE):
             self._captions.hear(samples[place : place + _PIECE])
