@@ -13,7 +13,7 @@ let chosen = null;
 
 export function showAdding() {
   const place = $("add");
-  const input = el("input", { type: "file", class: "hidden", accept: ".csv,.tsv,.tmx,.txt,text/csv,text/tab-separated-values", tabindex: "-1", "aria-label": t("addFile"), id: "add-file" });
+  const input = el("input", { type: "file", hidden: true, accept: ".csv,.tsv,.tmx,.txt,text/csv,text/tab-separated-values", "aria-label": t("addFile"), id: "add-file" });
   input.addEventListener("change", () => { if (input.files[0]) choose(input.files[0]); });
   const zone = el("div", { class: "drop small-drop", id: "add-drop" }, el("span", { class: "soft small" }, t("addDrop")), " ",
     el("button", { type: "button", class: "small", onclick: () => input.click() }, t("addChoose")), input);

@@ -11,7 +11,7 @@ import { goLive } from "./live.js";
 import { listen, loudness, wav } from "./microphone.js";
 import { attempt, calm, say } from "./notices.js";
 import { showResult, time } from "./result.js";
-import { spokenLanguage, state, storesWanted, ways, writtenLanguage } from "./state.js";
+import { spokenLanguage, state, ways, writtenLanguage } from "./state.js";
 import { loadStores, showStores } from "./stores.js";
 import { loadTerms, showTerms } from "./terms.js";
 import { sentence } from "./words.js";
@@ -32,7 +32,9 @@ async function translate(file, name, example = null) {
     const asked = ways();
     const raw = await api.translate(file, { ...asked, explain: "true" }, controller.signal);
     let alone = null;
-    if (storesWanted() !== "none" && raw.segments.some(segment => !segment.explanation))
+    // Without an explanation a second request tells what the model alone would have said.
+    const helped = (asked.stores !== "none" && state.stores.length) || asked.terms;
+    if (helped && raw.segments.some(segment => !segment.explanation))
       alone = await api.translate(file, { ...asked, stores: "none", terms: "" }, controller.signal);
     const sentences = raw.segments.map((segment, place) => sentence(segment, alone?.segments[place]));
     answer = { name, raw, sentences, example, spoken: spokenLanguage(), written: writtenLanguage() };

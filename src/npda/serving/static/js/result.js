@@ -51,7 +51,7 @@ function segment(one, answer, actions, several) {
   one.words.forEach((word, place) => {
     const button = el("button", { type: "button", class: classes(word), tabindex: place ? -1 : 0, "aria-expanded": "false" },
       word.end ? el("span", { "aria-hidden": "true" }, "∎") : word.text,
-      el("span", { class: "hidden" }, `, ${spoken(word)}`));
+      el("span", { class: "hidden" }, `(${spoken(word)})`));
     paint(button, word);
     button.addEventListener("click", () => {
       if (button.getAttribute("aria-expanded") === "true") return close(button);

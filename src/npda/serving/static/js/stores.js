@@ -52,18 +52,24 @@ function pick(store, on) {
 
 function about(store) {
   const { card = {}, sources = [], editable } = store;
-  const facts = [["licence", card.licence], ["gain", score(card.gain)], ["harm", score(card.harm)], ["tuned", plain(card.tuned)], ["size", card.size_bytes ? bytes(card.size_bytes) : ""]].filter(([, value]) => value);
+  const facts = [["licence", card.licence], ["gain", score(card.gain)], ["harm", score(card.harm)], ["tuned", tuning(card.tuned)], ["size", card.size_bytes ? bytes(card.size_bytes) : ""]].filter(([, value]) => value);
   return el("div", { class: "about small" },
     el("dl", { class: "facts" }, facts.map(([key, value]) => el("div", {}, el("dt", { class: "soft" }, t(key)), el("dd", {}, value)))),
-    el("h4", {}, t("sources")),
+    el("h3", {}, t("sources")),
     el("ul", { class: "plain-list" }, sources.map(one => source(store, typeof one === "string" ? { name: one } : one))),
     el("div", { class: "corrections" }),
     editable ? deleting(t("removeStore", { name: store.name }), t("sureStore", { name: store.name }), () => removeStore(store)) : el("p", { class: "soft" }, t("readOnly")));
 }
 
+// {base_bleu, bleu} of held-out sentences, or what else there is
 function score(value) {
-  if (typeof value === "number") return t("bleu", { n: `${value > 0 ? "+" : ""}${number(value)}` });
-  return plain(value);
+  if (typeof value?.bleu !== "number" || typeof value.base_bleu !== "number") return plain(value);
+  return t("bleu", { before: number(value.base_bleu), after: number(value.bleu) });
+}
+
+function tuning(value) {
+  if (typeof value !== "object" || value === null) return plain(value);
+  return [`k ${value.k}`, `λ ${number(value.lambda, 2)}`, `T ${number(value.temperature)}`, value.guarded ? t("guarded") : ""].filter(Boolean).join(", ");
 }
 
 function plain(value) {
@@ -104,6 +110,6 @@ async function showCorrections(store, place) {
   if (!found.length) return void fill(place);
   const id = freshId("corrections");
   const remove = one => attempt(async () => { await api.send("DELETE", `v1/corrections/${api.part(one.id)}`); await loadStores(); });
-  fill(place, el("h4", { id }, t("corrections")), el("ul", { class: "plain-list", "aria-labelledby": id }, found.map(one => el("li", { class: "row" },
+  fill(place, el("h3", { id }, t("corrections")), el("ul", { class: "plain-list", "aria-labelledby": id }, found.map(one => el("li", { class: "row" },
     el("span", {}, one.text), el("button", { type: "button", class: "small plain danger-text", "aria-label": t("removeCorrection", { text: one.text }), onclick: () => remove(one) }, t("remove"))))));
 }

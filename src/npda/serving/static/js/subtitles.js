@@ -46,7 +46,7 @@ function times(seconds, point) {
   return `${two(total / 3600000)}:${two((total / 60000) % 60)}:${two((total / 1000) % 60)}${point}${String(total % 1000).padStart(3, "0")}`;
 }
 
-export const extension = (name, format) => `${name.replace(/\.[A-Za-z0-9]{1,5}$/, "").replace(/[^\p{L}\p{N} ._-]+/gu, "_").trim() || "recording"}.${format}`;
+export const extension = (name, format) => `${name.replace(/\.[A-Za-z0-9]{1,5}$/, "").replace(/[^\p{L}\p{N} ._-]+/gu, "_").replace(/[. ]+$/, "") || "recording"}.${format}`;
 
 export function save(content, name, kind) {
   const address = URL.createObjectURL(new Blob([content], { type: `${kind};charset=utf-8` }));
