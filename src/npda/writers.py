@@ -27,6 +27,8 @@ class Segment:
     terms: tuple[Mapping[str, Any], ...] = ()  # what has been replaced in the text, for JSON
     retried: str = ""  # how it was found where a plain search did not end, see ``npda.decoding.retry``
     stores: tuple[tuple[str, float], ...] = ()  # how much each datastore had to say, by its name
+    tokens: tuple[int, ...] = ()  # of the text, before terms were put in
+    avg_logprob: float | None = None  # of a token
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end < math.inf:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -55,7 +55,7 @@ class Engine(Protocol):
         """
         ...
 
-    def segments(self, samples: np.ndarray, way: Way, pauses: Pauses = Pauses()) -> AsyncIterator[Segment]:
+    def segments(self, samples: np.ndarray, way: Way, pauses: Pauses = Pauses()) -> AsyncGenerator[Segment, None]:
         """A recording of any length, cut at its pauses, in order, each as soon as it is there. Silence gives none."""
         ...
 
@@ -69,6 +69,19 @@ class Engine(Protocol):
 
     def longest(self, model: str) -> Awaitable[float]:
         """Seconds of the longest utterance that the model takes."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Utterances that wait, or are about to."""
+        ...
+
+    def is_loaded(self, model: str) -> bool:
+        """Whether a model is in memory."""
+        ...
+
+    async def close(self, drain: bool = True) -> None:
+        """Take no new requests, and finish those that were accepted, or refuse them too."""
         ...
 
 

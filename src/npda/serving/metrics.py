@@ -21,7 +21,7 @@ class Metrics:
         )
         self.seconds = Histogram(
             "npda_request_seconds",
-            "Seconds of a request by phase: receive, decode (the file), wait (in the queue), translate, total.",
+            "Seconds by phase: receive, decode (the file), load (a model), hear, wait, search, translate, total.",
             ("phase",),
             buckets=_SECONDS,
             registry=registry,

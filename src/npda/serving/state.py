@@ -9,14 +9,20 @@ from starlette.requests import HTTPConnection
 
 from npda.serving.access import Access
 from npda.serving.asks import Engine, Library
+from npda.serving.catalogue import Catalogue
+from npda.serving.decoding import Decoder
 from npda.serving.metrics import Metrics
+from npda.serving.receiving import Uploads
 from npda.serving.recent import Recent
 from npda.serving.settings import Settings
 
 
 @dataclass
 class State:
-    """As ``app.state.npda``; ``npda.serving.app`` puts it together."""
+    """As ``app.state.npda``; ``npda.serving.app`` puts it together.
+
+    ready: requests are taken
+    """
 
     settings: Settings
     access: Access
@@ -24,10 +30,14 @@ class State:
     recent: Recent
     engine: Engine
     library: Library
+    models: Catalogue
+    uploads: Uploads
+    decoder: Decoder
     database: Any = None
     jobs: Any = None
     terms: Any = None
     corrections: Any = None
+    ready: bool = False
 
 
 def state_of(connection: HTTPConnection) -> State:

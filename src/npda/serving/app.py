@@ -1,0 +1,126 @@
+"""The server: its parts put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from npda import __version__
+from npda.io.errors import InputError
+from npda.serving.access import Access, Guarded, check_binding
+from npda.serving.asks import Engine, Library
+from npda.serving.catalogue import Catalogue
+from npda.serving.decoding import Decoder
+from npda.serving.errors import Refusal
+from npda.serving.metrics import Metrics
+from npda.serving.receiving import BESIDE, Uploads
+from npda.serving.recent import Recent
+from npda.serving.routes import audio, models, page, service
+from npda.serving.settings import Settings
+from npda.serving.state import State
+from npda.serving.watching import Watched
+
+ABOUT = (
+    "Speech translation that is adapted with text alone. Audio endpoints and models are as OpenAI's clients know them."
+)
+ROUTERS = (audio.router, models.router, page.router, service.router)
+
+
+def create_app(settings: Settings, engine: Engine | None = None, library: Library | None = None) -> FastAPI:
+    """A server for these settings; engine and library are made for them unless they are given."""
+    check_binding(settings)
+    settings.data.mkdir(parents=True, exist_ok=True)
+    state = _state(settings, engine, library)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        state.ready = True
+        try:
+            yield
+        finally:
+            state.ready = False
+            await state.engine.close()
+            state.decoder.close()
+
+    app = FastAPI(
+        title="npda", version=__version__, description=ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    app.state.npda = state
+    for router in ROUTERS:
+        app.include_router(router)
+    handlers: dict[Any, Any] = {
+        Refusal: _refused,
+        InputError: lambda _, error: _answer(Refusal(422, str(error))),
+        HTTPException: _http,
+        RequestValidationError: _invalid,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+    # The last one is the outermost.
+    app.add_middleware(Guarded, settings=settings)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=["X-Request-Id", "X-Ignored", "Retry-After"],
+        )
+    app.add_middleware(Watched, metrics=state.metrics, most=settings.max_upload + BESIDE, shared=bool(settings.origins))
+    return app
+
+
+def _state(settings: Settings, engine: Engine | None, library: Library | None) -> State:
+    metrics = Metrics()
+    assert engine is not None
+    assert library is not None
+    return State(
+        settings=settings,
+        access=Access(settings.keys),
+        metrics=metrics,
+        recent=Recent(settings.remember),
+        engine=engine,
+        library=library,
+        models=Catalogue(settings),
+        uploads=Uploads(settings),
+        decoder=Decoder(settings),
+    )
+
+
+def _answer(refusal: Refusal) -> Response:
+    return JSONResponse(refusal.body(), refusal.status, refusal.headers)
+
+
+async def _refused(request: Request, refusal: Refusal) -> Response:
+    request.app.state.npda.metrics.refused.labels(refusal.code or str(refusal.status)).inc()
+    return _answer(refusal)
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    """What the framework refuses. A refusal while a body is read reaches us inside its own error."""
+    if isinstance(error.__cause__, Refusal):
+        return await _refused(request, error.__cause__)
+    sentences = {
+        400: "The request cannot be read.",
+        404: f"There is nothing at {request.url.path[:200]}: GET /docs shows what there is.",
+        405: f"{request.method} does not work at {request.url.path[:200]}: GET /docs shows what does.",
+    }
+    message = sentences.get(error.status_code, str(error.detail))
+    return await _refused(request, Refusal(error.status_code, message, headers=error.headers))
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    """The first fault that was found, as a sentence."""
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
+    param = ".".join(place) or None
+    status = 400 if first["type"] == "json_invalid" else 422
+    message = str(first["msg"]).rstrip(".")
+    return await _refused(request, Refusal(status, f"{param}: {message}." if param else f"{message}.", param))

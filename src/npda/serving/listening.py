@@ -1,0 +1,96 @@
+"""The process that listens: connections that cost nothing, and an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+import threading
+from collections.abc import Generator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import HANDLED_SIGNALS
+
+HEAD = 20.0  # seconds in which a request has to begin after a connection, or after the answer before
+_CONNECTIONS = 16_384  # open files that are asked for
+
+
+class PatientProtocol(H11Protocol):
+    """Closes connections on which no request begins: slow or silent clients hold nothing for long."""
+
+    head = HEAD
+    _waits: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+        self._waits = self.loop.call_later(self.head, self._overdue)
+
+    def _overdue(self) -> None:
+        """Unless a request is being answered, or this has become a WebSocket."""
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if not busy and not self.transport.is_closing() and self.transport.get_protocol() is self:
+            self.transport.abort()
+
+
+class Server(uvicorn.Server):
+    """As uvicorn's, except that a process asked to end has ended well: exit code 0.
+
+    The first SIGTERM or SIGINT closes the door and finishes what was accepted; a second SIGINT ends at once.
+    """
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def server(app: Any, host: str, port: int, protocol: type[H11Protocol] = PatientProtocol) -> Server:
+    """Not yet listening."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=protocol,
+        ws="websockets-sansio",
+        ws_max_size=1 << 20,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=5,
+        backlog=2048,
+    )
+    return Server(config)
+
+
+def allow_connections() -> None:
+    """Raise the limit of open files as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _CONNECTIONS if hard == resource.RLIM_INFINITY else min(_CONNECTIONS, hard)
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
