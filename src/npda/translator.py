@@ -373,7 +373,15 @@ def segment(stretch: Stretch, translation: Translation, options: SearchOptions) 
         records,
         translation.retried,
         translation.stores,
+        translation.tokens,
+        _avg_logprob(translation, options),
     )
+
+
+def _avg_logprob(translation: Translation, options: SearchOptions) -> float:
+    """Of a token, the end symbol included: the score is the sum / length^α."""
+    length = len(translation.tokens) + 1
+    return translation.score * length**options.length_penalty / length
 
 
 def _batches(heard: Sequence[Heard | None]) -> list[list[int]]:

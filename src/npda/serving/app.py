@@ -25,6 +25,7 @@ from npda.serving.recent import Recent
 from npda.serving.routes import audio, models, page, service
 from npda.serving.settings import Settings
 from npda.serving.state import State
+from npda.serving.watch import Watch
 from npda.serving.watching import Watched
 
 ABOUT = (
@@ -48,6 +49,8 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
             state.ready = False
             await state.engine.close()
             state.decoder.close()
+            if state.database is not None:
+                state.database.close()
 
     app = FastAPI(
         title="npda", version=__version__, description=ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
@@ -78,19 +81,41 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
 
 
 def _state(settings: Settings, engine: Engine | None, library: Library | None) -> State:
+    """Parts that were given have no data of their own here; what is made here lies in ``settings.data``."""
     metrics = Metrics()
-    assert engine is not None
-    assert library is not None
+    database = None
+    if library is None:
+        from npda.serving.database import Database
+        from npda.serving.library import StoreLibrary
+
+        database = Database(settings.data)
+        library = StoreLibrary(settings, database)
     return State(
         settings=settings,
         access=Access(settings.keys),
         metrics=metrics,
         recent=Recent(settings.remember),
-        engine=engine,
+        engine=engine or _engine(settings, library, metrics),
         library=library,
         models=Catalogue(settings),
         uploads=Uploads(settings),
         decoder=Decoder(settings),
+        database=database,
+    )
+
+
+def _engine(settings: Settings, library: Library, metrics: Metrics) -> Engine:
+    from npda.serving.engine import BatchingEngine
+
+    return BatchingEngine(settings, library, _watch(metrics), getattr(library, "forget", None))
+
+
+def _watch(metrics: Metrics) -> Watch:
+    """What the engine tells, as figures."""
+    return Watch(
+        phase=lambda name, seconds: metrics.seconds.labels(name).observe(seconds),
+        batch=metrics.batch.observe,
+        searches=metrics.searches.inc,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -55,7 +55,7 @@ class Engine(Protocol):
         """
         ...
 
-    def segments(self, samples: np.ndarray, way: Way, pauses: Pauses = Pauses()) -> AsyncGenerator[Segment, None]:
+    def segments(self, samples: np.ndarray, way: Way, pauses: Pauses = Pauses()) -> AsyncIterator[Segment]:
         """A recording of any length, cut at its pauses, in order, each as soon as it is there. Silence gives none."""
         ...
 

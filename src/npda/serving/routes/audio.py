@@ -147,9 +147,13 @@ def _hears(translator: Translator, spoken: str | None) -> tuple[bool, str | None
 
 async def _pieces(job: _Job) -> AsyncGenerator[Segment, None]:
     """The segments, as the engine finds them."""
-    async with aclosing(job.state.engine.segments(job.samples, job.asked.way)) as segments:
+    segments = job.state.engine.segments(job.samples, job.asked.way)
+    try:
         async for segment in segments:
             yield segment
+    finally:
+        if isinstance(segments, AsyncGenerator):
+            await segments.aclose()
 
 
 async def _whole(job: _Job) -> Response:
