@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -163,21 +163,30 @@ class BatchingEngine:
         """Utterances that wait, or are about to."""
         return self._places.taken
 
+    @property
+    def in_line(self) -> int:
+        """Of them, those that only wait for their turn."""
+        return len(self._machine.line)
+
     def is_loaded(self, model: str) -> bool:
         return self.models.is_loaded(model)
 
     async def close(self, drain: bool = True) -> None:
-        """Take no new requests; finish those that were accepted, or refuse what waits of them too."""
+        """Take no new requests; finish those that were accepted, or refuse what waits of them too.
+
+        Nobody is waited for longer than a request may take.
+        """
         self._closing = True
-        if not drain:
-            self._machine.refuse_all(_closing())
-        while self._requests:
-            self._answered.clear()
-            await self._answered.wait()
+        if drain:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.timeout):
+                    while self._requests:
+                        self._answered.clear()
+                        await self._answered.wait()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
-        await self._machine.stop()
+        await self._machine.stop(_closing())
         self._ear.shutdown(wait=False, cancel_futures=True)
         self._shelf.shutdown(wait=False)
         self.models.close()

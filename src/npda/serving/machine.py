@@ -46,7 +46,7 @@ class Machine:
         self.seconds = 0.5  # that an utterance has taken lately
         self._most = batch
         self._watch = watch
-        self._line = Line()
+        self.line = Line()
         self._results: dict[Waiting, asyncio.Future[Any]] = {}
         self._started: dict[Waiting, Callable[[], None]] = {}
         self._refusing: Exception | None = None
@@ -62,12 +62,12 @@ class Machine:
             self._serving = asyncio.create_task(self._serve())
         result = self._results[item] = asyncio.get_running_loop().create_future()
         self._started[item] = started
-        self._line.add(item)
+        self.line.add(item)
         self.stir()
         try:
             return await result
         finally:
-            self._line.remove(item)
+            self.line.remove(item)
             self._results.pop(item, None)
             self._started.pop(item, None)
 
@@ -75,23 +75,23 @@ class Machine:
         """Something has changed that a batch may have waited for."""
         self._changed.set()
 
-    def refuse_all(self, error: Exception) -> None:
-        """Answer all that waits with an error, and whatever comes after it."""
+    async def stop(self, error: Exception) -> None:
+        """Answer all that waits, or comes later, with an error; finish what is being computed."""
         self._refusing = error
-        for item in self._line.clear():
+        for item in self.line.clear():
             self._answer(item, error=error)
-
-    async def stop(self) -> None:
+        self.stir()
         if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
-        self._thread.shutdown(wait=False, cancel_futures=True)
+            await self._serving
+        self._thread.shutdown(wait=False)
 
     async def _serve(self) -> None:
         size, took = 1, 0.0  # of the last batch
-        while True:
+        while self._refusing is None:
             await self._company(size, min(_PATIENCE * took, _LONGEST_PATIENCE))
-            batch = self._line.next(self._most)
+            batch = self.line.next(self._most)
+            if not batch:
+                continue
             now = time.monotonic()
             for item in batch:
                 self._started[item]()
@@ -114,18 +114,20 @@ class Machine:
 
         Requests that were answered together are often followed by as many new ones.
         """
-        while not self._line:
-            self._changed.clear()
-            await self._changed.wait()
+        await self._filled()
         deadline = asyncio.get_running_loop().time() + patience
-        while len(self._line) < max(size, min(self._most, len(self._line) + self.coming)):
+        while len(self.line) < max(size, min(self._most, len(self.line) + self.coming)):
             self._changed.clear()
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._changed.wait()
             except TimeoutError:
                 break
-        while not self._line:  # who waited may have gone meanwhile
+        await self._filled()  # who waited may have gone meanwhile
+
+    async def _filled(self) -> None:
+        """Wait until there is work, or is not going to be any."""
+        while not self.line and self._refusing is None:
             self._changed.clear()
             await self._changed.wait()
 
