@@ -22,7 +22,7 @@ from npda.serving.errors import Refusal
 from npda.serving.metrics import Metrics
 from npda.serving.receiving import BESIDE, Uploads
 from npda.serving.recent import Recent
-from npda.serving.routes import audio, models, page, service
+from npda.serving.routes import audio, live, models, page, service
 from npda.serving.settings import Settings
 from npda.serving.state import State
 from npda.serving.watch import Watch
@@ -31,7 +31,7 @@ from npda.serving.watching import Watched
 ABOUT = (
     "Speech translation that is adapted with text alone. Audio endpoints and models are as OpenAI's clients know them."
 )
-ROUTERS = (audio.router, models.router, page.router, service.router)
+ROUTERS = (audio.router, live.router, models.router, page.router, service.router)
 
 
 def create_app(settings: Settings, engine: Engine | None = None, library: Library | None = None) -> FastAPI:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import resource
 import signal
+import socket
 import threading
 from collections.abc import Generator
 from typing import Any
@@ -15,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
 HEAD = 20.0  # seconds in which a request has to begin after a connection, or after the answer before
+_LIVE = 30.0  # seconds that live captions may take to finish
 _CONNECTIONS = 16_384  # open files that are asked for
 
 
@@ -55,6 +57,15 @@ class Server(uvicorn.Server):
     The first SIGTERM or SIGINT closes the door and finishes what was accepted; a second SIGINT ends at once.
     """
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Live captions finish first: uvicorn would cut their connections off."""
+        state = getattr(getattr(self.config.app, "state", None), "npda", None)
+        if state is not None and not self.force_exit:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LIVE):
+                    await state.live.drain()
+        await super().shutdown(sockets)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         if threading.current_thread() is not threading.main_thread():
@@ -77,6 +88,7 @@ def server(app: Any, host: str, port: int, protocol: type[H11Protocol] = Patient
         http=protocol,
         ws="websockets-sansio",
         ws_max_size=1 << 20,
+        ws_ping_timeout=None,  # a client that is held back answers late; one that is gone sends no audio
         log_config=None,
         access_log=False,
         server_header=False,

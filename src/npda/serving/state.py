@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import HTTPConnection
@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 from npda.serving.access import Access
 from npda.serving.asks import Engine, Library
 from npda.serving.catalogue import Catalogue
+from npda.serving.conversation import Conversations
 from npda.serving.decoding import Decoder
 from npda.serving.metrics import Metrics
 from npda.serving.receiving import Uploads
@@ -38,6 +39,7 @@ class State:
     terms: Any = None
     corrections: Any = None
     ready: bool = False
+    live: Conversations = field(default_factory=Conversations)
 
 
 def state_of(connection: HTTPConnection) -> State:
