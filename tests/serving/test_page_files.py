@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from npda.audio import frame_count
 from npda.corpus.manifest import Utterance
 from npda.io.errors import InputError
+from npda.serving.access import Access
 from npda.serving.errors import Refusal
 from npda.serving.examples import read_examples, write_examples
 from npda.serving.routes.page import STATIC, router
@@ -24,7 +25,7 @@ SCRIPTS = {path.relative_to(STATIC).as_posix(): path.read_text(encoding="utf-8")
 
 def client(examples: Path | None = None) -> TestClient:
     app = FastAPI()
-    app.state.npda = SimpleNamespace(settings=SimpleNamespace(examples=examples))
+    app.state.npda = SimpleNamespace(settings=SimpleNamespace(examples=examples), access=Access(()))
     app.include_router(router)
     app.exception_handler(Refusal)(lambda _, refusal: JSONResponse(refusal.body(), refusal.status))
     return TestClient(app)

@@ -11,8 +11,11 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
+from npda.serving.access import Translates
+from npda.serving.documented import answers
 from npda.serving.errors import Refusal
 from npda.serving.examples import read_examples
+from npda.serving.state import state_of
 
 STATIC = Path(__file__).parents[1] / "static"
 POLICY = "; ".join(
@@ -81,20 +84,21 @@ def static(request: Request, name: str) -> Response:
     return _answer(request, name)
 
 
-@router.get("/v1/examples", summary="Example clips")
-def examples(request: Request) -> list[dict[str, str]]:
+@router.get("/v1/examples", summary="List example clips", tags=["Service"], responses=answers(401))
+def examples(request: Request, _: Translates) -> list[dict[str, str]]:
     """Clips to try the server with: `name`, `title`, `url`, `transcript`, `reference` and `domain`."""
-    return [example.told() for example in read_examples(request.app.state.npda.settings.examples)]
+    return [example.told() for example in read_examples(state_of(request).settings.examples)]
 
 
 @router.get(
     "/examples/{file}",
-    summary="An example clip",
+    summary="Get an example clip",
+    tags=["Service"],
     response_class=FileResponse,
-    responses={200: {"content": {"audio/*": {}}}, 404: {"description": "There is no such clip."}},
+    responses={200: {"content": {"audio/*": {}}}} | answers(401, 404),
 )
-def example(request: Request, file: str) -> FileResponse:
-    folder = request.app.state.npda.settings.examples
+def example(request: Request, file: str, _: Translates) -> FileResponse:
+    folder = state_of(request).settings.examples
     known = {example.file: example for example in read_examples(folder)}
     if folder is None or file not in known or not (folder / known[file].file).is_file():
         raise Refusal(404, "There is no example of this name: GET /v1/examples lists them.", code="not_found")
