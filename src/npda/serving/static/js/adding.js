@@ -91,8 +91,10 @@ async function add() {
     await loadTerms();
     say(t("addListDone", { name }));
   } else {
-    const path = kind === "store" ? "v1/stores" : `v1/stores/${api.part(kind.slice("into:".length))}/sources`;
-    await api.send("POST", path, { form: api.fields({ name, model: state.model, ...languages }, file) });
+    const into = kind === "store" ? null : kind.slice("into:".length);
+    const path = into === null ? "v1/stores" : `v1/stores/${api.part(into)}/sources`;
+    const named = into === null ? { name } : { source: name };
+    await api.send("POST", path, { form: api.fields({ ...named, model: state.model, ...languages }, file) });
   }
   forget();
   watchJobs();

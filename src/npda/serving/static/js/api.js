@@ -62,5 +62,8 @@ export function liveSocket(parameters) {
   const address = new URL("v1/audio/live", document.baseURI);
   address.protocol = address.protocol.replace("http", "ws");
   for (const [name, value] of Object.entries(parameters)) if (value) address.searchParams.set(name, value);
-  return key() ? new WebSocket(address, [`npda.key.${key()}`]) : new WebSocket(address);
+  if (!key()) return new WebSocket(address);
+  // What may not stand in the name of a subprotocol is written as in an address.
+  const plain = encodeURIComponent(key()).replace(/[()]/g, letter => `%${letter.charCodeAt(0).toString(16)}`);
+  return new WebSocket(address, [`npda.key.${plain}`]);
 }

@@ -44,7 +44,10 @@ export async function goLive({ level, ended, whole }) {
     if (event.type === "done") end("");
   };
   try {
-    await ready;
+    await ready.catch(async error => {
+      await api.get("v1/models"); // which says why, where a WebSocket only fails
+      throw error;
+    });
     microphone = await listen(samples => {
       level(samples);
       if (portions.length < KEPT) portions.push(samples);

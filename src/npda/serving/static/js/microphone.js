@@ -8,7 +8,9 @@ export async function listen(hear) {
   if (!navigator.mediaDevices?.getUserMedia) throw new Error(t("microphoneInsecure"));
   let stream;
   try {
-    stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true } });
+    // Models have been trained on speech as it is; what makes calls pleasant takes away what they hear by.
+    const asItIs = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+    stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, ...asItIs } });
   } catch (error) {
     throw new Error(t(error.name === "NotFoundError" ? "noMicrophone" : "microphoneRefused"), { cause: error });
   }

@@ -18,7 +18,7 @@ export default {
   cancelled: "Abgebrochen.",
   nothingHeard: "In dieser Aufnahme spricht niemand, soweit das Modell hören kann.",
   empty: "Hier erscheint Ihre Übersetzung: das Modell allein neben dem Modell mit seinen Speichern, und warum jedes Wort gewählt wurde.",
-  base: "Das Modell allein", adapted: "Mit Hilfe", said: "Gesagt", wanted: "Referenz",
+  base: "Das Modell allein", adapted: "Mit Speichern und Listen", said: "Gesagt", wanted: "Referenz",
   same: "Beide Übersetzungen sind gleich.",
   changed: { one: "Ein Wort ist anders.", other: "{n} Wörter sind anders." },
   done: "Übersetzung: {text}", doneSame: "Übersetzung, gleich wie vom Modell allein: {text}",

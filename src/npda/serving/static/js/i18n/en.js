@@ -18,7 +18,7 @@ export default {
   cancelled: "Cancelled.",
   nothingHeard: "Nobody speaks in this recording, as far as the model can hear.",
   empty: "Your translation appears here: the model alone beside the model with its stores, and why each word was chosen.",
-  base: "The model alone", adapted: "With what helps", said: "Said", wanted: "Reference",
+  base: "The model alone", adapted: "With stores and lists", said: "Said", wanted: "Reference",
   same: "Both translations are the same.",
   changed: { one: "One word changed.", other: "{n} words changed." },
   done: "Translation: {text}", doneSame: "Translation, the same as by the model alone: {text}",
