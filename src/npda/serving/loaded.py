@@ -12,6 +12,7 @@ import gc
 import logging
 import sys
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -24,6 +25,8 @@ from npda.models.hub import model_directory
 from npda.serving.errors import Refusal
 from npda.serving.settings import Settings
 from npda.translator import Translator
+
+_LOOKS, _PAUSE = 50, 0.02  # whether a model is gone, and seconds between them
 
 logger = logging.getLogger(__name__)
 
@@ -102,9 +105,10 @@ class LoadedModels:
         """Drop a model that nobody uses, and give its memory back."""
         if self._models[name].users:
             raise ValueError(f"{name} is in use")
-        del self._models[name]
+        backbone = weakref.ref(self._models.pop(name).loading.result().backbone)
         if self._on_unload is not None:
             self._on_unload(name)
+        await asyncio.get_running_loop().run_in_executor(self._thread, _until_gone, backbone)
         await asyncio.get_running_loop().run_in_executor(self._thread, give_back)
         logger.info("unloaded %s", name)
 
@@ -149,6 +153,16 @@ class LoadedModels:
 
 def _is_there(model: _Model) -> bool:
     return model.loading.done() and not model.loading.cancelled() and model.loading.exception() is None
+
+
+def _until_gone(thing: weakref.ref[object]) -> None:
+    """Wait until nobody refers to it: a thread that has just answered may do so for another moment."""
+    for _ in range(_LOOKS):
+        gc.collect()
+        if thing() is None:
+            return
+        time.sleep(_PAUSE)
+    logger.warning("a model that is no longer served is still held by something, and so is its memory")
 
 
 def give_back() -> None:

@@ -89,22 +89,30 @@ class Machine:
         size, took = 1, 0.0  # of the last batch
         while self._refusing is None:
             await self._company(size, min(_PATIENCE * took, _LONGEST_PATIENCE))
-            batch = self.line.next(self._most)
-            if not batch:
-                continue
-            now = time.monotonic()
+            size, took = await self._turn() or (size, took)
+
+    async def _turn(self) -> tuple[int, float] | None:
+        """Compute what is next. → how much it was, and how many seconds it took; None where nothing waits
+
+        Nothing may hold on to what was computed when it is done, or a model that is to go would stay.
+        """
+        batch = self.line.next(self._most)
+        if not batch:
+            return None
+        started = time.monotonic()
+        for item in batch:
+            self._started[item]()
+            self._watch.phase("wait", started - item.entered)
+        try:
+            for item, (result, error) in zip(batch, await self._in_thread(batch), strict=True):
+                self._answer(item, result, error)
+        except Exception as error:  # whatever happens, the next batch has its turn
+            logger.exception("a batch was broken off")
             for item in batch:
-                self._started[item]()
-                self._watch.phase("wait", now - item.entered)
-            try:
-                for item, (result, error) in zip(batch, await self._in_thread(batch), strict=True):
-                    self._answer(item, result, error)
-            except Exception as error:  # whatever happens, the next batch has its turn
-                logger.exception("a batch was broken off")
-                for item in batch:
-                    self._answer(item, error=error)
-            size, took = len(batch), time.monotonic() - now
-            self.seconds += 0.2 * (took / size - self.seconds)
+                self._answer(item, error=error)
+        took = time.monotonic() - started
+        self.seconds += 0.2 * (took / len(batch) - self.seconds)
+        return len(batch), took
 
     async def _in_thread(self, batch: list[Any]) -> list[tuple[Any, Exception | None]]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._compute, batch)
