@@ -190,7 +190,6 @@ async def measure_one(name: str, way: Way, path: Path, spoken: Sequence[Recordin
     seconds = sum(len(recording.samples) for recording in spoken) / SAMPLE_RATE
     worked = sum(one.clock.worked for one in played)
     late = np.array([lag for recording, one in zip(spoken, played, strict=True) for lag in lags(recording, one)])
-    # of what a pause made final, and what was stable before
     early = np.mean([stable_share(one) for one in played])
     live = [text for recording, one in zip(spoken, played, strict=True) for text in by_clip(recording, one.finals)]
     references = [clip.reference for recording in spoken for clip in recording.clips]
@@ -216,10 +215,20 @@ def stable_share(played: Played) -> float:
 
 
 def measure(options: Any) -> Iterator[Result]:
+    if options.only in (None, "mini"):
+        yield from measure_mini(options)
+    if options.only in (None, "whisper-base"):
+        yield from measure_whisper(options)
+
+
+def measure_mini(options: Any) -> Iterator[Result]:
     corpus = mini.prepare(progress=False, only=[("general", "test")])
     utterances = read_manifest(corpus.manifest("general", "test"))[: options.sentences]
     spoken = list(recordings(utterances, options.clips))
     yield from asyncio.run(measure_one("live, mini", Way("mini", stores=()), SHIPPED, spoken, options))
+
+
+def measure_whisper(options: Any) -> Iterator[Result]:
     model = Path(os.environ.get("NPDA_MODELS", "models")) / "whisper-base"
     manifest = Path(os.environ.get("NPDA_DATA", "data")) / "pico-de-en" / "tatoeba" / "test.tsv"
     for path, variable in ((model, "NPDA_MODELS"), (manifest, "NPDA_DATA")):
@@ -239,6 +248,7 @@ def main() -> bool:
     parser.add_argument("--least", type=float, default=usual.least, help="seconds of new speech between two passes")
     parser.add_argument("--share", type=float, default=usual.share, help="the same in times of what a pass takes")
     parser.add_argument("--held", type=int, default=usual.held, help="words at the end of a pass that are never stable")
+    parser.add_argument("--only", choices=("mini", "whisper-base"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(

@@ -88,6 +88,7 @@ def server(app: Any, host: str, port: int, protocol: type[H11Protocol] = Patient
         http=protocol,
         ws="websockets-sansio",
         ws_max_size=1 << 20,
+        ws_per_message_deflate=False,  # audio does not get smaller by it
         ws_ping_timeout=None,  # a client that is held back answers late; one that is gone sends no audio
         log_config=None,
         access_log=False,
