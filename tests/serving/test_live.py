@@ -285,3 +285,25 @@ def test_stable_text_stays_even_if_every_pass_hears_something_else(data):
             return Spoken(decode(tokens), tokens)
 
     check(listen(Random(), SENTENCES, pace=Pace(least=0.2, held=data.draw(st.integers(0, 1)))))
+
+
+def test_what_is_final_is_kept_with_its_samples():
+    kept = []
+
+    def keep(final: Final, samples: np.ndarray) -> str:
+        kept.append((final, samples))
+        return f"id-{final.segment}"
+
+    async def run() -> list[Event]:
+        captions = Captions(Reader(), decode, Scripted(), keep=keep)
+        captions.hear(SENTENCES)
+        events = []
+        while (work := captions.due()) is not None:
+            events += await captions.translate(work)
+        return events
+
+    events = asyncio.run(run())
+    assert [event.message()["request_id"] for event in events] == ["id-0", "id-1"]
+    assert [final.text for final, _ in kept] == ["w1 w2 w3 w4", "w5 w6"]
+    assert all(len(samples) / 16_000 >= final.end - final.start for final, samples in kept)
+    assert "request_id" not in Final(0, "text", 0.0, 1.0).message()

@@ -95,6 +95,7 @@ def test_speech_becomes_text_as_the_model_translates_it(address, talk):
     check(events)
     finals = [event for event in events if event["type"] == "final"]
     assert len(finals) == 3
+    assert all(re.fullmatch(rf"req_\w+_{final['segment']}", final["request_id"]) for final in finals)
     # Each is what the model makes of the stretch between two pauses, as far as it begins with what was stable.
     translator, cutter = Translator.from_pretrained(SHIPPED), Cutter(best_detector())
     heard = talk.astype(np.float32) / 32_768

@@ -30,6 +30,7 @@ from npda.segmentation.cutting import Cutter
 from npda.serving.agreement import Agreement, Decode, Said
 from npda.serving.errors import Refusal
 
+Keep = Callable[["Final", np.ndarray], str]  # remembers a segment and its samples → the id to correct it by
 Utterance = Callable[[np.ndarray, Sequence[int]], Awaitable[Said]]  # samples, the tokens it begins with
 
 _LATER = (503, 504)  # refusals of a machine that has too much to do
@@ -63,16 +64,21 @@ class Partial:
 
 @dataclass(frozen=True)
 class Final:
-    """A whole segment, in seconds of what was heard. The text begins with what was stable."""
+    """A whole segment, in seconds of what was heard. The text begins with what was stable.
+
+    request_id: by which it can be corrected, where it was kept
+    """
 
     segment: int
     text: str
     start: float
     end: float
     stores: dict[str, float] = field(default_factory=dict)
+    request_id: str = ""
 
     def message(self) -> dict[str, Any]:
-        return {"type": "final", **asdict(self)}
+        said = {"type": "final", **asdict(self)}
+        return said if self.request_id else {name: value for name, value in said.items() if name != "request_id"}
 
 
 Event = Partial | Final
@@ -98,6 +104,7 @@ class Captions:
         pauses: Pauses = Pauses(),
         pace: Pace = Pace(),
         *,
+        keep: Keep = lambda final, samples: "",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -106,6 +113,7 @@ class Captions:
         self._decode = decode
         self._pace = pace
         self._cutter = Cutter(detector, replace(pauses, whole=pace.whole))
+        self._keep = keep
         self._clock = clock
         self._sleep = sleep
         self._closed: deque[Stretch] = deque()  # segments that wait for their final pass
@@ -197,7 +205,9 @@ class Captions:
         if not text and shown is None:
             return None
         self._number += 1
-        return Final(number, text, round(stretch.start, 3), round(stretch.end, 3), dict(translation.stores))
+        stores = {name: round(weight, 4) for name, weight in translation.stores}
+        final = Final(number, text, round(stretch.start, 3), round(stretch.end, 3), stores)
+        return replace(final, request_id=self._keep(final, stretch.samples))
 
     async def _patiently(self, samples: np.ndarray) -> Said:
         """Final passes are tried until the machine has time for them."""

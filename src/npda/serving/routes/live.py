@@ -20,11 +20,12 @@ from npda.serving.access import Caller, bearer
 from npda.serving.asking import read_request
 from npda.serving.conversation import POLICY, Conversation, Limits, Opened
 from npda.serving.errors import Refusal
-from npda.serving.live import Captions
+from npda.serving.live import Captions, Final
 from npda.serving.logs import log_request
 from npda.serving.receiving import Form
 from npda.serving.state import State, state_of
 from npda.translator import Translation
+from npda.writers import Segment
 
 router = APIRouter(tags=["Audio"])
 
@@ -46,7 +47,7 @@ async def live(socket: WebSocket) -> None:
         state.metrics.refused.labels(refusal.code or str(refusal.status)).inc()
         await _denied(socket, refusal)
         return
-    opener = _Opener(state, socket)
+    opener = _Opener(state, socket, caller)
     limits = Limits(seconds=state.settings.max_seconds)
     conversation = Conversation(socket, opener, limits, lambda: state.engine.waiting >= state.settings.batch)
     with state.live.running(conversation), state.metrics.live.track_inprogress():
@@ -87,6 +88,7 @@ class _Opener:
 
     state: State
     socket: WebSocket
+    caller: Caller
     model: str = "none"
 
     async def __call__(self, wishes: Mapping[str, Any]) -> Opened:
@@ -105,8 +107,14 @@ class _Opener:
         async def utterance(samples: np.ndarray, begins: Sequence[int]) -> Translation:
             return await state.engine.utterance(samples, way, begins)
 
-        pauses = Pauses()
-        return Captions(utterance, decode, detector, replace(pauses, longest=min(pauses.longest, longest))), rate
+        def keep(final: Final, samples: np.ndarray) -> str:
+            id = f"{self.socket.state.request_id}_{final.segment}"
+            segment = Segment(0.0, len(samples) / SAMPLE_RATE, final.text, stores=tuple(final.stores.items()))
+            state.recent.remember(id, way, samples, [segment], self.caller.name)
+            return id
+
+        pauses = replace(Pauses(), longest=min(Pauses().longest, longest))
+        return Captions(utterance, decode, detector, pauses, keep=keep), rate
 
 
 def read_wishes(address: Sequence[tuple[str, str]], wishes: Mapping[str, Any], default: str) -> tuple[Form, int]:
