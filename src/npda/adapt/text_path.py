@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from npda.datastore.counter import FOLDER, STORE, CounterStore, build_counter, find_counter, general_text
+from npda.datastore.counter import FOLDER, STORE, CounterStore, build_counter, find_counter, general_text, is_current
 from npda.datastore.fingerprint import decoder_fingerprint
 from npda.datastore.source import BuildOptions
 from npda.io.errors import InputError
@@ -89,7 +90,7 @@ def build_counter_for(
     device: str,
     progress: bool,
 ) -> CounterStore:
-    """The counter-store of a model that has just learnt to read, beside its text path; or the one that is there.
+    """The counter-store of a model that has just learnt to read, beside its text path; or the one it made before.
 
     text, triplets: see ``general_text``; dev: manifests, whose sentences are kept to measure by
     """
@@ -97,7 +98,9 @@ def build_counter_for(
     if (home / FOLDER / STORE).is_dir():
         found = find_counter(backbone, home)
         assert found is not None
-        return found
+        if is_current(found, backbone):
+            return found
+        shutil.rmtree(found.path)  # of a text path that has changed since
     held_out = general_text((), dev)
     return build_counter(
         backbone, general_text(text, triplets), home / FOLDER, held_out, BuildOptions(progress=progress)

@@ -3,6 +3,7 @@
 COUNTER/
   store/         a datastore of general text, made the same way as the domain's
   held-out.tsv   general sentences that are not in it, to measure by
+  model.json     digest of the model that read the text, its text path included
 
 It lies in the model's directory, beside the text path. For a model that somebody else has saved, whose directory stays
 as it is, it lies in the cache, under the digest of the model's decoder.
@@ -23,9 +24,10 @@ from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.io.files import cache_dir, stream_lines
+from npda.io.records import read_record, write_record
 from npda.models.backbone import Backbone, LearnsToRead
 
-FOLDER, STORE, HELD_OUT = "counter", "store", "held-out.tsv"
+FOLDER, STORE, HELD_OUT, MODEL = "counter", "store", "held-out.tsv", "model.json"
 HELD_OUT_SENTENCES = 200
 MOST_PAIRS = 100_000  # of general text; more tell no more of what is general
 
@@ -87,7 +89,17 @@ def build_counter(
     if not kept:
         raise InputError("There is too little general text for a counter-store: give at least some hundred pairs.")
     write_pairs(home / HELD_OUT, held_out)
+    write_record(home / MODEL, _read_by(backbone))
     return CounterStore(home, Datastore.build_from(backbone, Source("general", kept, "text"), home / STORE, options))
+
+
+def is_current(counter: CounterStore, backbone: Backbone) -> bool:
+    """Whether the text path that read the counter-store is the model's present one."""
+    return read_record(counter.path / MODEL) == _read_by(backbone)
+
+
+def _read_by(backbone: Backbone) -> dict[str, str]:
+    return {"model": backbone.model_digest()}
 
 
 def general_text(texts: Sequence[Path], triplets: Sequence[Path]) -> list[Pair]:

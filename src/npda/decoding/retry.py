@@ -53,7 +53,7 @@ def padded(memory: Memory, rows: Sequence[int]) -> Memory:
     index = torch.tensor(rows, device=memory.mask.device)
     if memory.with_full_padding is not None:
         return memory.with_full_padding(index)
-    return Memory(memory.states[index], memory.mask[index])
+    return Memory(memory.states[index], memory.mask[index], state_map=memory.state_map)
 
 
 def _retry(

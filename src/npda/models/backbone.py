@@ -34,11 +34,18 @@ class Memory:
     mask: [batch, source] bool, True where there is something to attend to
     with_full_padding: sentences [kept] → their memory with all the padding the model was trained on, which costs time;
     None where nothing was left out
+    state_map: what the decoder's states over it go through at the very end, for texts that are read: see
+    ``npda.models.state_map``
     """
 
     states: Tensor
     mask: Tensor
     with_full_padding: Callable[[Tensor], Memory] | None = None
+    state_map: Callable[[Tensor], Tensor] | None = None
+
+    def mapped(self, states: Tensor) -> Tensor:
+        """Decoder states [..., dim] as they leave the decoder."""
+        return states if self.state_map is None else self.state_map(states)
 
 
 @dataclass(frozen=True)

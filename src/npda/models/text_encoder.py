@@ -19,6 +19,7 @@ from npda.models.backbone import Memory
 from npda.models.layers.masks import attention_mask
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import SelfLayer
+from npda.models.state_map import StateMap
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -46,6 +47,7 @@ class TextEncoder(nn.Module):
         super().__init__()
         self.size = size
         self.packing = Packing()  # for everything but training
+        self.state_map: StateMap | None = None  # fitted once all else is trained
         self.embedding = nn.Embedding(size.vocabulary, size.dim, padding_idx=pad)
         nn.init.normal_(self.embedding.weight, std=size.dim**-0.5)
         layer = nn.TransformerEncoderLayer(
@@ -68,12 +70,12 @@ class TextEncoder(nn.Module):
         x = x + positions(0, tokens.shape[1], self.size.dim).to(x)
         x = nn.functional.dropout(x, self.size.dropout, self.training)
         if self.training or torch.is_grad_enabled():
-            return Memory(self.layers(x, src_key_padding_mask=~mask), mask)
+            return Memory(self.layers(x, src_key_padding_mask=~mask), mask, state_map=self.state_map)
         attention = attention_mask(mask, x)
         for layer in self.ready():
             x = layer(x, attention)
         assert self.layers.norm is not None
-        return Memory(self.layers.norm(x), mask)
+        return Memory(self.layers.norm(x), mask, state_map=self.state_map)
 
     def ready(self) -> list[SelfLayer]:
         """The layers for when no gradient is asked for."""
@@ -103,8 +105,9 @@ class TextEncoder(nn.Module):
         directory = Path(directory)
         try:
             size = TextEncoderSize(**json.loads((directory / _CONFIG).read_text(encoding="utf-8")))
-            encoder = cls(size)
-            encoder.load_state_dict(load_file(directory / _WEIGHTS))
+            encoder, weights = cls(size), load_file(directory / _WEIGHTS)
+            encoder.state_map = StateMap.among(weights, size.dim)
+            encoder.load_state_dict(weights)
         except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the text encoder cannot be loaded: {reason}") from error

@@ -20,6 +20,7 @@ from npda.models.backbone import Memory
 from npda.models.layers.encoder import ready_layers
 from npda.models.layers.masks import attention_mask
 from npda.models.layers.packing import Packing
+from npda.models.state_map import StateMap
 
 LAYERS = 3  # of the speech encoder that are copied, from the top
 
@@ -41,6 +42,7 @@ class WhisperTextEncoder(nn.Module):
         super().__init__()
         dim = config.d_model
         self.packing = Packing()  # for everything but training
+        self.state_map: StateMap | None = None  # fitted once all else is trained
         self.register_buffer("scale", torch.ones(()))
         self.frames = nn.Linear(dim, _FRAMES * dim)
         self.silence = nn.Parameter(torch.zeros(_FRAMES, dim))
@@ -76,7 +78,7 @@ class WhisperTextEncoder(nn.Module):
         attention = attention_mask(mask, x)
         for layer in ready_layers(self.layers, self.packing):
             x = layer(x, attention)
-        return Memory(self.layer_norm(x), mask)
+        return Memory(self.layer_norm(x), mask, state_map=self.state_map)
 
     def save_pretrained(self, directory: str | Path) -> None:
         directory = Path(directory)
@@ -91,7 +93,9 @@ class WhisperTextEncoder(nn.Module):
         directory = Path(directory)
         try:
             encoder = cls(config, json.loads((directory / _CONFIG).read_text(encoding="utf-8"))["layers"])
-            encoder.load_state_dict(load_file(directory / _WEIGHTS))
+            weights = load_file(directory / _WEIGHTS)
+            encoder.state_map = StateMap.among(weights, config.d_model)
+            encoder.load_state_dict(weights)
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the text encoder cannot be loaded: {reason}") from error

@@ -68,7 +68,7 @@ def layer_states(
         for index, layer in enumerate(ready()):
             x = layer.follow(x, memory.states, mask)
             x = x if adapt is None else adapt(index, x)
-        return decoder.layer_norm(x)
+        return memory.mapped(decoder.layer_norm(x))
     causal, mask = causal_mask(x), attention_mask(memory.mask, memory.states)
     x = dropout(x, decoder.dropout, decoder.training)
     for index, layer in enumerate(decoder.layers):
@@ -76,7 +76,7 @@ def layer_states(
             continue
         x = layer(x, causal, memory.states, encoder_attention_mask=mask)
         x = x if adapt is None else adapt(index, x)
-    return decoder.layer_norm(x)
+    return memory.mapped(decoder.layer_norm(x))
 
 
 def _embed(decoder: Decoder, tokens: Tensor, position: int) -> Tensor:

@@ -130,6 +130,7 @@ class TransformerStream:
         self._layers = layers
         self._embed = embed
         self._final_norm = final_norm
+        self._mapped = memory.mapped
         self._beam = beam
         self._choose = choose
         self._adapt: Adapt | None = None
@@ -176,7 +177,7 @@ class TransformerStream:
             x = layer.feed_forward(x)
             x = x if adapt is None else adapt(index, x.view(-1, n, dim)).view_as(x)
         self._length += n
-        return self._final_norm(x.view(-1, n, dim)[:, -1])
+        return self._mapped(self._final_norm(x.view(-1, n, dim)[:, -1]))
 
     def _look_back(self, width: int, n: int) -> Tensor:
         """Whom n new tokens of every beam see: what their beam saw, their own past, themselves. The last stays seen.

@@ -136,7 +136,7 @@ def train_model(directory: Path, needed: Mapping[str, Path], log: StageLog, job:
             train_speech(speech, dev_speech, out, shape, settings)
         case "alignment":
             text = tuple(files(corpora.text, "train", *speech_data)) if job.copies else ()
-            options = AlignOptions(job.variant, text=text, **job.text_encoder)
+            options = AlignOptions(job.variant, text=text, state_map=False, **job.text_encoder)
             teacher = needed[job.teacher] / TEACHER
             start = models["start"]
             train_alignment(start, speech, dev_speech, out, settings, options, teacher=teacher)
