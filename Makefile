@@ -1,14 +1,18 @@
-# The two commands a newcomer needs: make demo, make test.
+# The commands a newcomer needs: make demo, make serve, make test.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Two spinning OpenMP threads on a busy core cost a factor of eight.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo serve test test-all lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/npda demo
+
+# A page on http://127.0.0.1:8765; options by SERVE="--port 9000".
+serve: $(VENV)/.installed
+	$(BIN)/npda serve $(SERVE)
 
 test: $(VENV)/.installed lint
 	$(BIN)/pytest

@@ -118,7 +118,7 @@ def test_guides_name_what_the_demonstration_leaves(guide: Path, demonstration: P
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in LONG])
 def test_examples_run(verb: str, demonstration: Path):
     for line in filter(can_run, in_help(verb)):
-        run(line, demonstration)
+        run(line, demonstration, ["--check"] if verb == "serve" else [])
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shortened(line: str) -> list[str]:
     """Options that make a long example short: what is trained need not be good."""
     verb = shlex.split(line)[1]
-    return ["--max-epochs", "1"] if verb in TRAINING else ["--dry-run"] if verb == "reproduce" else []
+    options = {"reproduce": ["--dry-run"], "serve": ["--check"], **{name: ["--max-epochs", "1"] for name in TRAINING}}
+    return options.get(verb, [])
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from npda.cli.mini import mini
 from npda.cli.prepare import prepare
 from npda.cli.remove import remove
 from npda.cli.reproduce import reproduce
+from npda.cli.serve import serve
 from npda.cli.synthesize import synthesize
 from npda.cli.terms import terms
 from npda.cli.train import train
@@ -43,7 +44,7 @@ GROUPS = {
     "Start here": (demo, adapt),
     "Train a model": (train, train_text, align),
     "Build and tune a datastore": (build, tune, inspect, remove, compress),
-    "Translate and judge": (translate, terms, explain, evaluate),
+    "Translate and judge": (translate, serve, terms, explain, evaluate),
     "Prepare data": (filter_, synthesize, mini),
     "Repeat the paper's experiments": (reproduce,),
 }

@@ -37,7 +37,7 @@ ROUTERS = (audio.router, live.router, models.router, page.router, service.router
 def create_app(settings: Settings, engine: Engine | None = None, library: Library | None = None) -> FastAPI:
     """A server for these settings; engine and library are made for them unless they are given."""
     check_binding(settings)
-    settings.data.mkdir(parents=True, exist_ok=True)
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)  # what people said is in it
     state = _state(settings, engine, library)
 
     @asynccontextmanager

@@ -8,12 +8,14 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
+
+from npda.io.errors import InputError
 
 HEAD = 20.0  # seconds in which a request has to begin after a connection, or after the answer before
 _LIVE = 30.0  # seconds that live captions may take to finish
@@ -55,10 +57,20 @@ class Server(uvicorn.Server):
     """As uvicorn's, except that a process asked to end has ended well: exit code 0.
 
     The first SIGTERM or SIGINT closes the door and finishes what was accepted; a second SIGINT ends at once.
+    started_on: told the port once it listens
     """
 
+    started_on: Callable[[int], object] = lambda port: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self.started_on(self.servers[0].sockets[0].getsockname()[1])
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Live captions finish first: uvicorn would cut their connections off."""
+        """Nobody new comes in; live captions finish before uvicorn would cut their connections off."""
+        for listener in self.servers:
+            listener.close()
         state = getattr(getattr(self.config.app, "state", None), "npda", None)
         if state is not None and not self.force_exit:
             with contextlib.suppress(TimeoutError):
@@ -107,3 +119,26 @@ def allow_connections() -> None:
     if soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def listen(app: Any, host: str, port: int, started_on: Callable[[int], object]) -> None:
+    """Serve until a signal ends it. started_on: told the port once it listens"""
+    allow_connections()
+    bound = _bound(host, port)
+    running = server(app, host, port)
+    running.started_on = started_on
+    running.run(sockets=[bound])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket on an address, or a sentence."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"Nothing can listen on {host}, port {port} ({error.strerror}): choose another --port."
+        ) from None
+    return bound
