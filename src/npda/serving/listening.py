@@ -60,7 +60,7 @@ class Server(uvicorn.Server):
     started_on: told the port once it listens
     """
 
-    started_on: Callable[[int], object] = lambda port: None
+    started_on: Callable[[int], object] = staticmethod(lambda port: None)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
