@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from npda.decoding.beam import SearchOptions, search
 from npda.decoding.knn.combiners import KnnOptions, damped
 from npda.decoding.knn.fusion import Asked, EndVotes, KnnFusion
-from npda.decoding.knn.guard import MEMORY, Evidence, Guard, nearness, shares
+from npda.decoding.knn.guard import MEMORY, Guard, RecentNearness, nearness, shares
 from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
 from npda.models.backbone import Memory
 
@@ -58,7 +58,7 @@ def evidence_of(path: Sequence[float]) -> float:
 @given(st.integers(0, 2**32 - 1))
 def test_evidence_follows_every_hypothesis_through_the_beam(seed):
     random = np.random.default_rng(seed)
-    evidence, beam, sentences = Evidence(2), 3, np.repeat([0, 1, 4], 3)
+    evidence, beam, sentences = RecentNearness(2), 3, np.repeat([0, 1, 4], 3)
     prefixes = np.zeros((9, 1), np.int64)
     paths: list[list[np.ndarray]] = [[] for _ in range(9)]
     for step in range(4):
@@ -76,7 +76,7 @@ def test_evidence_follows_every_hypothesis_through_the_beam(seed):
 
 
 def test_evidence_forgets_an_earlier_search():
-    evidence, row = Evidence(1), np.zeros((1, 2), np.int64)
+    evidence, row = RecentNearness(1), np.zeros((1, 2), np.int64)
     evidence.add(np.ones((1, 1)), row[:, :1], np.zeros(1, np.int64))
     evidence.begin()
     assert np.isclose(evidence.add(np.ones((1, 1)), row, np.zeros(1, np.int64)), evidence_of([1.0]))

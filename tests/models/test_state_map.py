@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from npda.models import load_backbone
+from npda.models.backbone import LearnsToRead
 from npda.models.inputs import read_batch, token_rows
 from npda.models.state_map import StateMap, StateMapFit
 
@@ -30,6 +31,7 @@ def test_ridge_regression_as_numpy_solves_it():
 def backbone(tmp_path):
     """The shipped model with a map in its text path, saved and opened again."""
     model = load_backbone(SHIPPED)
+    assert isinstance(model, LearnsToRead)
     model.text_encoder.state_map = found = StateMap(model.dim)
     found.weight.copy_(torch.eye(model.dim) * 0.5)
     found.bias.fill_(0.25)
@@ -40,6 +42,7 @@ def backbone(tmp_path):
 @torch.inference_mode()
 def test_states_that_are_read_are_mapped_step_by_step_and_at_once(backbone):
     plain = load_backbone(SHIPPED)
+    assert plain.source is not None
     source = [plain.source.encode("The motion was carried.")]
     tokens = token_rows(plain, [[*plain.prompt(), *plain.target.encode("Der Antrag wurde angenommen.")]], 1)
     before, memory = plain.states(read_batch(plain, source), tokens), read_batch(backbone, source)

@@ -105,7 +105,7 @@ class LoadedModels:
         """Drop a model that nobody uses, and give its memory back."""
         if self._models[name].users:
             raise ValueError(f"{name} is in use")
-        backbone = weakref.ref(self._models.pop(name).loading.result().backbone)
+        backbone: weakref.ref[object] = weakref.ref(self._models.pop(name).loading.result().backbone)
         if self._on_unload is not None:
             self._on_unload(name)
         await asyncio.get_running_loop().run_in_executor(self._thread, _until_gone, backbone)

@@ -61,7 +61,7 @@ def shares(logits: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True) / (1 + np.exp(-top.clip(min=-_FAR)))
 
 
-class Evidence:
+class RecentNearness:
     """The recent nearness along every hypothesis: a_t = (r_t + m·s_{t−1}) / (1 + m·n_{t−1} + 1), m the memory.
 
     s and n are the sums of nearness and of steps, both fading by m; the 1 stands for a step without evidence before the
@@ -108,7 +108,7 @@ class Said:
         self._steps = []
 
     def add(self, values: np.ndarray, prefixes: np.ndarray, sentences: np.ndarray) -> None:
-        """values: [rows, stores] of one step; prefixes, sentences: as for ``Evidence``"""
+        """values: [rows, stores] of one step; prefixes, sentences: as for ``RecentNearness``"""
         rows, kept = self._paths.step(prefixes, sentences)
         sums = kept[:, None] * self._steps[-1][1][rows] + values if len(rows) else values.astype(np.float64)
         self._steps.append((self._paths.names, sums))

@@ -15,7 +15,7 @@ from npda.decoding.fusion import Beginnings, Finish
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.exact import Exact
 from npda.decoding.knn.fusion import Asked, EndVotes, Say, begin_say, distinct_rows, end_signature, weigh
-from npda.decoding.knn.guard import Evidence, Guard, Said, nearness, shares
+from npda.decoding.knn.guard import Guard, RecentNearness, Said, nearness, shares
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class GuardedFusion:
             raise ValueError("at least one store is needed")
         self.stores = [store for store in stores if not _is_inactive(store)] or list(stores[:1])
         self.counter = counter
-        self._evidence = Evidence(len(self.stores))
+        self._evidence = RecentNearness(len(self.stores))
         self._said = Said(len(self.stores))
         self._begins = Beginnings()
 

@@ -25,7 +25,7 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import Combiner, KnnOptions
 from npda.decoding.knn.fusion import EndVotes, KnnFusion
-from npda.decoding.knn.guard import Evidence, Guard, nearness
+from npda.decoding.knn.guard import Guard, RecentNearness, nearness
 from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
 from npda.decoding.knn.tuned_guard import FittedGuard, Price
 from npda.evaluation.devset import DevSet, Way
@@ -204,7 +204,7 @@ def evidence_along(devset: DevSet, texts: Sequence[str], store: Retriever, count
 
 def smoothed(near: np.ndarray) -> np.ndarray:
     """The evidence of one hypothesis from its first step to its last. near: [steps] → [steps]"""
-    evidence, sentence = Evidence(1), np.zeros(1, np.int64)
+    evidence, sentence = RecentNearness(1), np.zeros(1, np.int64)
     prefix = np.zeros((1, len(near) + 1), np.int64)
     return np.array([evidence.add(near[t : t + 1, None], prefix[:, : t + 1], sentence)[0, 0] for t in range(len(near))])
 
