@@ -25,6 +25,7 @@ ROOMS = (
     "stages",
     "training",
     "recordings",
+    "checkup",
     "cascade",
     "translator",
     "explanation",

@@ -15,6 +15,7 @@ from npda.cli.align import align
 from npda.cli.build import build
 from npda.cli.compress import compress
 from npda.cli.demo import demo
+from npda.cli.doctor import doctor
 from npda.cli.evaluate import evaluate
 from npda.cli.explain import explain
 from npda.cli.filter import filter_
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 # In the order of use; each group is a panel of `npda --help`.
 GROUPS = {
-    "Start here": (demo, adapt),
+    "Start here": (demo, adapt, doctor),
     "Train a model": (train, train_text, align),
     "Build and tune a datastore": (build, tune, inspect, remove, compress),
     "Translate and judge": (translate, serve, terms, explain, evaluate),
