@@ -375,6 +375,7 @@ def segment(stretch: Stretch, translation: Translation, options: SearchOptions) 
         translation.stores,
         translation.tokens,
         _avg_logprob(translation, options),
+        (stretch.first, stretch.first + len(stretch.samples)),
     )
 
 

@@ -29,6 +29,7 @@ class Segment:
     stores: tuple[tuple[str, float], ...] = ()  # how much each datastore had to say, by its name
     tokens: tuple[int, ...] = ()  # of the text, before terms were put in
     avg_logprob: float | None = None  # of a token
+    heard: tuple[int, int] | None = None  # samples that were translated, with a little silence on both sides
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end < math.inf:

@@ -41,12 +41,14 @@ class Pauses:
 class Stretch:
     """Speech from `start` to `end`, in seconds of the recording.
 
-    samples: [n] float32 at 16 kHz, with a little of the silence before and after
+    samples: [n] float32 at 16 kHz, with a little of the silence before and after; first: of them, counted in samples of
+    the recording
     """
 
     start: float
     end: float
     samples: np.ndarray
+    first: int = 0
 
 
 class Cutter:
@@ -92,8 +94,8 @@ class Cutter:
         if not self._spoken or end / _SECOND < self._pauses.shortest:
             return None
         right = min(self._start + end + self._padding, self._heard)
-        samples = self._samples(self._left(), right)
-        return Stretch(self._start / _SECOND, (self._start + end) / _SECOND, samples)
+        first, samples = self._samples(self._left(), right)
+        return Stretch(self._start / _SECOND, (self._start + end) / _SECOND, samples, first)
 
     @property
     def whole(self) -> float:
@@ -132,9 +134,9 @@ class Cutter:
         left = self._left()
         right = min(end + self._padding, (end + resume) // 2)
         if (end - start) / _SECOND >= self._pauses.shortest:
-            samples = self._samples(left, right)
+            first, samples = self._samples(left, right)
             total = self._first * FRAME + len(self._kept)
-            yield Stretch(start / _SECOND, min(end * FRAME, total) / SAMPLE_RATE, samples)
+            yield Stretch(start / _SECOND, min(end * FRAME, total) / SAMPLE_RATE, samples, first)
             self._last_end = end
         self._spoken = self._spoken[resume - start :]
         self._silent = self._silent if self._spoken else 0
@@ -159,12 +161,13 @@ class Cutter:
         if pauses:
             length, place = max(pauses)
             return place, place + length
-        frames = self._samples(self._start + whole, self._heard).reshape(-1, FRAME)
+        frames = self._samples(self._start + whole, self._heard)[1].reshape(-1, FRAME)
         levels = np.convolve(decibels(frames), np.ones(3), mode="valid")
         quietest = whole + 1 + int(levels.argmin())
         return quietest, quietest
 
-    def _samples(self, start: int, end: int) -> np.ndarray:
-        """A copy, so that the block it comes from can go. → [(end - start) * 512], fewer at the recording's end"""
+    def _samples(self, start: int, end: int) -> tuple[int, np.ndarray]:
+        """A copy, so that the block it comes from can go. → its place, and [(end - start) * 512], fewer at the
+        recording's end"""
         start = max(start, self._first)
-        return self._kept[(start - self._first) * FRAME : (end - self._first) * FRAME].copy()
+        return start * FRAME, self._kept[(start - self._first) * FRAME : (end - self._first) * FRAME].copy()

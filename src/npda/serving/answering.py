@@ -108,7 +108,9 @@ def event(data: Mapping[str, Any]) -> str:
 def delta(segment: Segment, first: bool, place: int) -> dict[str, Any]:
     """The text of a segment, and beside it what npda knows of it."""
     text = segment.text.strip()
-    about = {name: value for name, value in asdict_of(segment).items() if name not in ("text", "score", "nbest")}
+    about = {
+        name: value for name, value in asdict_of(segment).items() if name not in ("text", "score", "nbest", "heard")
+    }
     return {"type": "transcript.text.delta", "delta": text if first else f" {text}", "segment": {"id": place, **about}}
 
 

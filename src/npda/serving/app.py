@@ -17,12 +17,16 @@ from npda.io.errors import InputError
 from npda.serving.access import Access, Guarded, check_binding
 from npda.serving.asks import Engine, Library
 from npda.serving.catalogue import Catalogue
+from npda.serving.correcting import Correcting
+from npda.serving.corrections import Corrections
+from npda.serving.database import Database
 from npda.serving.decoding import Decoder
 from npda.serving.errors import Refusal
+from npda.serving.library import StoreLibrary
 from npda.serving.metrics import Metrics
 from npda.serving.receiving import BESIDE, Uploads
 from npda.serving.recent import Recent
-from npda.serving.routes import audio, live, models, page, service
+from npda.serving.routes import audio, corrections, live, models, page, service
 from npda.serving.settings import Settings
 from npda.serving.state import State
 from npda.serving.watch import Watch
@@ -31,7 +35,7 @@ from npda.serving.watching import Watched
 ABOUT = (
     "Speech translation that is adapted with text alone. Audio endpoints and models are as OpenAI's clients know them."
 )
-ROUTERS = (audio.router, live.router, models.router, page.router, service.router)
+ROUTERS = (audio.router, corrections.router, live.router, models.router, page.router, service.router)
 
 
 def create_app(settings: Settings, engine: Engine | None = None, library: Library | None = None) -> FastAPI:
@@ -83,13 +87,13 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
 def _state(settings: Settings, engine: Engine | None, library: Library | None) -> State:
     """Parts that were given have no data of their own here; what is made here lies in ``settings.data``."""
     metrics = Metrics()
-    database = None
+    database = correcting = None
     if library is None:
-        from npda.serving.database import Database
-        from npda.serving.library import StoreLibrary
-
         database = Database(settings.data)
-        library = StoreLibrary(settings, database)
+        kept = Corrections(database)
+        library = StoreLibrary(settings, database, kept)
+        engine = engine or _engine(settings, library, metrics)
+        correcting = Correcting(settings, engine, library, kept)
     return State(
         settings=settings,
         access=Access(settings.keys),
@@ -101,6 +105,7 @@ def _state(settings: Settings, engine: Engine | None, library: Library | None) -
         uploads=Uploads(settings),
         decoder=Decoder(settings),
         database=database,
+        corrections=correcting,
     )
 
 

@@ -205,7 +205,11 @@ def _json(value: str, name: str) -> Any:
 
 
 def _language(form: Form, name: str) -> str | None:
-    given = form.one(name)
+    return language_of(form.one(name), name)
+
+
+def language_of(given: str | None, name: str) -> str | None:
+    """The code of a language that a field names."""
     if given is None:
         return None
     try:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from npda.audio import SAMPLE_RATE
 from npda.models.features import features_of
 from npda.models.inputs import hear_batch
 from npda.serving.asks import Way
+from npda.serving.recent import heard_for
 from npda.serving.state import State
 from npda.translator import Translator
 from npda.writers import Segment
@@ -25,7 +25,7 @@ async def token_logprobs(state: State, way: Way, samples: np.ndarray, segments: 
     found: list[dict] = []
     for segment in segments:
         if segment.tokens:
-            piece = samples[round(segment.start * SAMPLE_RATE) : round(segment.end * SAMPLE_RATE)]
+            piece = heard_for(segment, samples)
 
             def work(translator: Translator, piece: np.ndarray = piece, segment: Segment = segment) -> list[dict]:
                 told = translator.hearing(spoken) if spoken else translator

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npda.audio import SAMPLE_RATE
 from npda.serving.asks import Way
 from npda.serving.errors import Refusal
 from npda.writers import Segment
@@ -33,8 +34,14 @@ class Remembered:
             if not 0 <= segment < len(self.segments):
                 raise Refusal(422, f"Request {self.id} has {len(self.segments)} segments, counted from 0.", "segment")
             piece = self.segments[segment]
-            heard = heard[round(piece.start * 16_000) : round(piece.end * 16_000)]
+            heard = heard_for(piece, heard)
         return heard.astype(np.float32) / 32_768
+
+
+def heard_for(segment: Segment, samples: np.ndarray) -> np.ndarray:
+    """What a segment was translated from. samples: [n] at 16 kHz, of the recording"""
+    first, last = segment.heard or (round(segment.start * SAMPLE_RATE), round(segment.end * SAMPLE_RATE))
+    return samples[first:last]
 
 
 class Recent:

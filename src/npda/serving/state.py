@@ -11,6 +11,8 @@ from npda.serving.access import Access
 from npda.serving.asks import Engine, Library
 from npda.serving.catalogue import Catalogue
 from npda.serving.conversation import Conversations
+from npda.serving.correcting import Correcting
+from npda.serving.database import Database
 from npda.serving.decoding import Decoder
 from npda.serving.metrics import Metrics
 from npda.serving.receiving import Uploads
@@ -34,10 +36,10 @@ class State:
     models: Catalogue
     uploads: Uploads
     decoder: Decoder
-    database: Any = None
+    database: Database | None = None
     jobs: Any = None
     terms: Any = None
-    corrections: Any = None
+    corrections: Correcting | None = None
     ready: bool = False
     live: Conversations = field(default_factory=Conversations)
 

@@ -23,6 +23,7 @@ from npda.serving.documented import AUDIO_BODY, answers
 from npda.serving.errors import Refusal
 from npda.serving.logprobs import token_logprobs
 from npda.serving.logs import log_request
+from npda.serving.recent import heard_for
 from npda.serving.state import State, state_of
 from npda.serving.vanishing import HoldingResponse, while_connected
 from npda.terms.ear import can_hear
@@ -181,8 +182,7 @@ async def _explained(job: _Job, segment: Segment) -> Any:
     cards = job.state.library.cards(way.model) if way.stores == AUTO and job.state.library is not None else []
     if way.stores == () or (way.stores == AUTO and not cards):
         return None
-    piece = job.samples[round(segment.start * audio.SAMPLE_RATE) : round(segment.end * audio.SAMPLE_RATE)]
-    return await job.state.engine.explain(piece, way)
+    return await job.state.engine.explain(heard_for(segment, job.samples), way)
 
 
 def _language(job: _Job) -> str:
