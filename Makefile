@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Two spinning OpenMP threads on a busy core cost a factor of eight.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo serve test test-all lint bench clean
+.PHONY: demo serve test test-all lint docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/npda demo
@@ -25,6 +25,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
 
+# The site, in site/index.html.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 # Tables with bars; about an hour on a busy machine, `make bench BENCH="--repeats 2"` is shorter.
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(BENCH)
@@ -35,4 +39,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site
