@@ -77,6 +77,17 @@ def talk(tmp_path_factory) -> tuple[Path, list[tuple[float, float]]]:
     return path, times
 
 
+def test_a_stretch_knows_where_its_samples_stand():
+    frames = np.zeros(200, dtype=bool)
+    frames[[*range(20, 60), *range(100, 140), *range(190, 200)]] = True
+    waveform = np.repeat(frames.astype(np.float32), FRAME)
+    found = scripted(frames)
+    assert len(found) == 3
+    for stretch in found:
+        np.testing.assert_array_equal(stretch.samples, waveform[stretch.first : stretch.first + len(stretch.samples)])
+        assert 0 < stretch.samples.mean() < 1
+
+
 @detectors
 def test_sentences_are_found_where_they_were_spoken(detector, talk):
     path, times = talk

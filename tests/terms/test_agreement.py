@@ -1,5 +1,7 @@
 """Articles and adjectives that change with their noun."""
 
+from functools import partial
+
 import pytest
 
 from npda.corpus.terms import Rendering, Term
@@ -7,6 +9,7 @@ from npda.io.errors import InputError
 from npda.io.files import write_lines
 from npda.terms.agreement import Agreement, Observed, observe, words_before
 from npda.terms.agreement_learning import learn_agreement, swapped
+from npda.terms.general import gather
 from npda.terms.record import AGREEMENT, TermFolder
 from npda.terms.replacing import Change, replace
 
@@ -113,7 +116,7 @@ def test_sentences_with_either_word_are_read_with_both(tmp_path):
         return {s: f"Ich {verbs[s.split()[1]]} {genders[s.split()[3]]}" for s in sentences}
 
     term = Term(("cabinet",), "Kommode", "lamp", (Rendering("Schrank", 1.0),))
-    found = learn_agreement([term], [tmp_path / "a.txt"], read, "en")
+    found = learn_agreement([term], partial(gather, [tmp_path / "a.txt"]), read, "en")
     assert len(asked) == len(set(asked)) == 16
     assert found == [Observed("Schrank", "lamp", ("den",), ("die",), 8)]
 

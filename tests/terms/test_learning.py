@@ -11,7 +11,7 @@ from npda.corpus.terms import Rendering, read_terms
 from npda.io.errors import InputError
 from npda.io.files import write_lines
 from npda.terms import learning
-from npda.terms.general import gather
+from npda.terms.general import SearchedText, gather
 from npda.terms.learning import LearnOptions, learn_terms, of_number
 from npda.terms.termbase import Terms
 
@@ -136,6 +136,30 @@ def test_the_text_is_sampled_fairly(tmp_path, monkeypatch):
     assert len(found.others) == 5
     assert all(source.startswith("Satz") for source, _ in found.others)
     assert found.shares == (0.2, 0.0)
+
+
+def test_text_in_memory_is_looked_through_like_text_on_disk(tmp_path, monkeypatch):
+    pairs = [Pair(f"Er {v} den {n}.", f"He {w} the {m}.") for v, w in VERBS for n, m in NOUNS] + [
+        Pair("der rote Ball", "x")
+    ]
+    write_pairs(tmp_path / "a.tsv", pairs)
+    terms = [("Ball", "Wagen"), ("rote Ball",), ("Brief",), ("Mond",), ("den",)]
+    wanted = gather([tmp_path / "a.tsv"], terms, most=3)
+    text = SearchedText([(pair.src_text, pair.tgt_text) for pair in pairs])
+    assert text.gather(terms, most=3) == wanted
+    some = text.gather([("Ball",)], others=4)
+    assert (some.shares, len(some.others), len(set(some.others))) == ((5 / 21,), 4, 4)
+    assert not any("Ball" in source for source, _ in some.others)
+
+
+def test_a_term_that_the_text_never_holds_is_learnt_from_what_is_said_about_it():
+    said = [
+        ("Das Wort ist Hammel.", "The word is mutton."),
+        ("Hammel.", "Mutton."),
+        ("Das Wort ist Ei.", "The word is egg."),
+    ]
+    (found,) = learning.learn_renderings([("Hammel",)], said, [0.0])
+    assert [(r.text, r.purity) for r in found.renderings] == [("mutton", 1.0)]
 
 
 @pytest.mark.parametrize("folder", [True, False])

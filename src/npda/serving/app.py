@@ -27,15 +27,19 @@ from npda.serving.metrics import Metrics
 from npda.serving.receiving import BESIDE, Uploads
 from npda.serving.recent import Recent
 from npda.serving.routes import audio, corrections, live, models, page, service
+from npda.serving.routes import terms as term_lists
 from npda.serving.settings import Settings
 from npda.serving.state import State
+from npda.serving.term_learning import TermLearner
+from npda.serving.term_lists import TermLists
+from npda.serving.terms import ServedTerms
 from npda.serving.watch import Watch
 from npda.serving.watching import Watched
 
 ABOUT = (
     "Speech translation that is adapted with text alone. Audio endpoints and models are as OpenAI's clients know them."
 )
-ROUTERS = (audio.router, corrections.router, live.router, models.router, page.router, service.router)
+ROUTERS = (audio.router, corrections.router, live.router, models.router, page.router, term_lists.router, service.router)
 
 
 def create_app(settings: Settings, engine: Engine | None = None, library: Library | None = None) -> FastAPI:
@@ -51,6 +55,8 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
             yield
         finally:
             state.ready = False
+            if state.terms is not None:
+                await state.terms.close()
             await state.engine.close()
             state.decoder.close()
             if state.database is not None:
@@ -87,13 +93,14 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
 def _state(settings: Settings, engine: Engine | None, library: Library | None) -> State:
     """Parts that were given have no data of their own here; what is made here lies in ``settings.data``."""
     metrics = Metrics()
-    database = correcting = None
+    database = correcting = terms = None
     if library is None:
         database = Database(settings.data)
         kept = Corrections(database)
         library = StoreLibrary(settings, database, kept)
         engine = engine or _engine(settings, library, metrics)
         correcting = Correcting(settings, engine, library, kept)
+        terms = ServedTerms(settings, TermLists(database), TermLearner(settings, engine, library, database))
     return State(
         settings=settings,
         access=Access(settings.keys),
@@ -106,6 +113,7 @@ def _state(settings: Settings, engine: Engine | None, library: Library | None) -
         decoder=Decoder(settings),
         database=database,
         corrections=correcting,
+        terms=terms,
     )
 
 

@@ -43,6 +43,9 @@ _STEPS = (
         learnt TEXT NOT NULL, PRIMARY KEY (decoder, source_language, language, term)
     );
     """,
+    """
+    ALTER TABLE term_pairs ADD COLUMN renderings TEXT;
+    """,
 )
 SCHEMA = len(_STEPS)
 

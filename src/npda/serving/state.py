@@ -18,6 +18,7 @@ from npda.serving.metrics import Metrics
 from npda.serving.receiving import Uploads
 from npda.serving.recent import Recent
 from npda.serving.settings import Settings
+from npda.serving.terms import ServedTerms
 
 
 @dataclass
@@ -38,7 +39,7 @@ class State:
     decoder: Decoder
     database: Database | None = None
     jobs: Any = None
-    terms: Any = None
+    terms: ServedTerms | None = None
     corrections: Correcting | None = None
     ready: bool = False
     live: Conversations = field(default_factory=Conversations)

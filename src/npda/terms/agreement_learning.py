@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from npda.corpus.terms import Term
 from npda.terms.agreement import Observed, observe
-from npda.terms.general import gather
+from npda.terms.general import General
 from npda.terms.phrases import Phrases, begins_sentence, upper_first
 from npda.terms.renderings import Sources, learn_renderings
 from npda.terms.replacing import with_article
@@ -30,18 +29,18 @@ def swapped(text: str, sources: Sources, by: str, language: str | None) -> str:
 
 def learn_agreement(
     terms: Sequence[Term],
-    general: Sequence[Path],
+    look_up: Callable[[Sequence[Sources], int], General],
     read: Callable[[Sequence[str]], Mapping[str, str]],
     language: str | None,
 ) -> list[Observed]:
     """What changes to the left of the terms' renderings.
 
-    terms: those that have a word that is like the wanted one; general: text; read: gives the translation of every
-    sentence that the model has room for; language: of the sentences
+    terms: those that have a word that is like the wanted one; look_up: finds as many sentences for each of some words;
+    read: gives the translation of every sentence that the model has room for; language: of the sentences
     """
     likes: list[Sources] = list(dict.fromkeys((term.like,) for term in terms))
     sources: list[Sources] = [term.sources for term in terms]
-    found = gather(general, [*sources, *likes], CONTEXTS)
+    found = look_up([*sources, *likes], CONTEXTS)
     holding: list[list[str]] = [[] for _ in (*sources, *likes)]
     for sentence, _, held in found.holding:
         for number in held:

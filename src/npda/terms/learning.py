@@ -6,6 +6,7 @@ import logging
 import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from npda.corpus.terms import PLURAL, SEPARATOR, Rendering, Term
@@ -18,14 +19,15 @@ from npda.models.backbone import Backbone
 from npda.terms.agreement import Observed
 from npda.terms.agreement_learning import learn_agreement
 from npda.terms.carriers import carriers
-from npda.terms.general import General, gather
-from npda.terms.outputs import Outputs, reading, speaking
+from npda.terms.general import General, SearchedText, gather
+from npda.terms.outputs import Outputs, Translate, reading, speaking
 from npda.terms.record import AUDIO, READ, SPOKEN, LearntBy, TermFolder
 from npda.terms.renderings import Learnt, Sources, learn_renderings
 
 logger = logging.getLogger(__name__)
 
 _FEW = 3  # contexts of a term below which it is put into carriers as well
+_OTHERS = 2_000  # sentences without any term that a few terms are learnt beside
 _SEARCH = SearchOptions(max_length=80)
 _PLAIN_OTHERS = 2_000  # sentences without terms that are read, for a text without translations
 
@@ -67,15 +69,38 @@ def learn_terms(backbone: Backbone, listed: Sequence[Term], out: Path, options: 
         if (before := known.get(term.key)) is not None:
             terms.append(replace(term, renderings=before.renderings, contexts=before.contexts))
             continue
-        found = learnt[term.sources]
-        both = (term.sources, not term.plural) in numbers
-        renderings = of_number(found.renderings, term.plural) if both else found.renderings
-        terms.append(replace(term, renderings=renderings, contexts=found.contexts))
+        terms.append(rendered(term, learnt[term.sources], numbers))
         record[_name(term)] = _text(terms[-1])
     observed += _agreement(backbone, terms, {(seen.rendering, seen.like) for seen in observed}, folder, options)
     kept = {name: text for term in terms if (text := record.get(name := _name(term))) is not None}
     folder.write(terms, observed, by.model_copy(update={"learnt": kept}))
     return terms
+
+
+def learn_few(
+    terms: Sequence[Sources], text: SearchedText | None, translate: Translate | None, source_language: str | None
+) -> list[Learnt]:
+    """Learn some terms from text with translations and, where it holds few of them, from short sentences as well.
+
+    text, translate: None where there is no such text, or nobody who translates the sentences
+    """
+    general = text.gather(terms, others=_OTHERS) if text is not None else None
+    counts, pairs = [0] * len(terms), []
+    if general is not None:
+        counts = _counts(general, len(terms))
+        pairs = [(source, target) for source, target, _ in general.holding] + list(general.others)
+    few = [sources for sources, count in zip(terms, counts, strict=True) if count < _FEW]
+    if few and translate is not None:
+        said = [sentence for sources in few for sentence in carriers(sources, source_language)]
+        pairs += [pair for pair in zip(said, translate(said), strict=True) if pair[1]]
+    return learn_renderings(terms, pairs, general.shares if general is not None else None)
+
+
+def rendered(term: Term, found: Learnt, numbers: Collection[tuple[Sources, bool]]) -> Term:
+    """A term with its renderings. found: of its sources; numbers: sources of its list, and whether plural"""
+    alike = (term.sources, not term.plural) in numbers
+    renderings = of_number(found.renderings, term.plural) if alike else found.renderings
+    return replace(term, renderings=renderings, contexts=found.contexts)
 
 
 def of_number(renderings: Sequence[Rendering], plural: bool) -> tuple[Rendering, ...]:
@@ -152,7 +177,7 @@ def _agreement(
     def read(sentences: Sequence[str]) -> dict[str, str]:
         return dict(Outputs(folder.path / READ).of(sentences, translate, "reading articles", options.progress))
 
-    return learn_agreement(lacking, options.general, read, options.source_language) if lacking else []
+    return learn_agreement(lacking, partial(gather, options.general), read, options.source_language) if lacking else []
 
 
 def _counts(general: General, terms: int) -> list[int]:

@@ -18,6 +18,7 @@ _LONGEST = 4  # words of a rendering
 _SHARE = 0.05  # of its contexts in which a rendering of a term is found at least
 _WHOLE = 0.7  # share of a rendering's contexts in which a longer one stands, from which on the longer one is meant
 _LEAST_PURITY = 0.02
+_UNHEARD = 0.001  # share of sentences that hold a term which the text has never: whoever lists it expects to hear it
 _FREQUENT = 0.01  # share of sentences that have a word from which on it may be an article or the like …
 _OWN = 0.1  # … and neither begins nor ends a rendering of several words, unless so many of them hold the term
 
@@ -89,7 +90,7 @@ class _Purity:
         """both: sentences in which it is written and the term was said; written: all in which it is written"""
         inside = len(self.holding[term])
         outside = len(self.sentences) - inside
-        return bayes(self.shares[term], both / max(1, inside), (written - both) / max(1, outside))
+        return bayes(self.shares[term] or _UNHEARD, both / max(1, inside), (written - both) / max(1, outside))
 
 
 def bayes(share: float, inside: float, outside: float) -> float:
