@@ -6,7 +6,7 @@ import asyncio
 import io
 import threading
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import soundfile
 
 from npda.serving.asks import StoreCard, Way
 from npda.serving.errors import Refusal
+from npda.serving.lending import Lent
 from npda.serving.listening import server
 from npda.translator import Translation
 from npda.writers import Segment
@@ -62,6 +63,10 @@ class FakeEngine:
 
     async def run(self, model: str, work: Any) -> Any:
         return work(self.translator)
+
+    @asynccontextmanager
+    async def lent(self, model: str, source_language: str | None = None) -> AsyncGenerator[Lent, None]:
+        yield Lent(self.translator, lambda do: do())
 
     async def longest(self, model: str) -> float:
         return 60.0

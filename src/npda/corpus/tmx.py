@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # What these elements hold is markup of the original document; <sub> is text inside such markup, not of the sentence.
 NATIVE_CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}
+MOST_PARTS = 100_000  # elements that are held at once: no unit has as many, nor any text that is nested so deeply
 OTHER_LANGUAGE, EMPTY = "without one of the languages", "with an empty side"
 
 
@@ -61,13 +63,18 @@ def read_tmx(
         logger.warning("%s: skipped %d units %s", path, count, reason)
 
 
+def tmx_languages(path: str | Path, units: int = 1_000) -> Counter[str]:
+    """The languages of the first units of a TMX file, written as en or en-us, and in how many units each occurs."""
+    return Counter(language for unit in islice(_units(Path(path)), units) for language in _variants(unit))
+
+
 def _units(path: Path) -> Iterator["Element"]:
     """Every <tu>, freed as soon as the next one is asked for."""
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, iterparse
 
     open_elements: list[Element] = []
-    open_units = 0
+    open_units = held = 0
     with _opened(path) as stream:
         try:
             # A DOCTYPE that names the DTD is usual and harmless: it is not fetched.
@@ -77,6 +84,9 @@ def _units(path: Path) -> Iterator["Element"]:
                         raise InputError(f"{path} is not TMX: its root element is <{_tag(element)}>, not <tmx>.")
                     open_elements.append(element)
                     open_units += _tag(element) == "tu"
+                    held += 1
+                    if held > MOST_PARTS:
+                        raise InputError(f"{path} has more than {MOST_PARTS:,} elements in one place: it is no memory.")
                     continue
                 open_elements.pop()
                 if _tag(element) == "tu":
@@ -84,6 +94,7 @@ def _units(path: Path) -> Iterator["Element"]:
                     yield element
                 if open_elements and not open_units:
                     open_elements[-1].clear()
+                    held = len(open_elements)
         except ParseError as error:
             line, column = error.position
             reason = str(error).partition(":")[0]

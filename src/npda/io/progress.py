@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 EVERY = 30.0  # seconds between two lines about the same stage
 SHORT = 5.0  # seconds after which the stage of a command that is mostly quick gets its first line
+
+_SHOWN: ContextVar[Display | None] = ContextVar("shown", default=None)  # where all progress goes, see ``shown_on``
 
 
 class Display(Protocol):
@@ -53,6 +56,9 @@ def bar(enabled: bool = True, after: float = 0.0, transient: bool = False) -> It
     after: seconds that a stage may take before its first line, where there is no terminal
     transient: remove the bar from the terminal when it is full
     """
+    if (shown := _SHOWN.get()) is not None:
+        yield shown
+        return
     console = Console(stderr=True)
     if enabled and not console.is_terminal:
         with Lines(_standard_error(), after=after).watched() as lines:
@@ -74,6 +80,16 @@ def bar(enabled: bool = True, after: float = 0.0, transient: bool = False) -> It
         *columns, console=console, disable=not enabled, redirect_stdout=redirect, transient=transient
     ) as progress:
         yield progress
+
+
+@contextmanager
+def shown_on(display: Display) -> Iterator[None]:
+    """All progress inside, of this thread, is told to a display of one's own, whether it is enabled or not."""
+    token = _SHOWN.set(display)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
 
 
 def track(

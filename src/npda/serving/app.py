@@ -16,17 +16,19 @@ from npda import __version__
 from npda.io.errors import InputError
 from npda.serving.access import Access, Guarded, check_binding
 from npda.serving.asks import Engine, Library
+from npda.serving.building import StoreBuilder
 from npda.serving.catalogue import Catalogue
 from npda.serving.correcting import Correcting
 from npda.serving.corrections import Corrections
 from npda.serving.database import Database
 from npda.serving.decoding import Decoder
 from npda.serving.errors import Refusal
+from npda.serving.jobs import Jobs
 from npda.serving.library import StoreLibrary
 from npda.serving.metrics import Metrics
 from npda.serving.receiving import BESIDE, Uploads
 from npda.serving.recent import Recent
-from npda.serving.routes import audio, corrections, live, models, page, service
+from npda.serving.routes import audio, corrections, jobs, live, models, page, service, stores
 from npda.serving.routes import terms as term_lists
 from npda.serving.settings import Settings
 from npda.serving.state import State
@@ -39,7 +41,8 @@ from npda.serving.watching import Watched
 ABOUT = (
     "Speech translation that is adapted with text alone. Audio endpoints and models are as OpenAI's clients know them."
 )
-ROUTERS = (audio.router, corrections.router, live.router, models.router, page.router, term_lists.router, service.router)
+_STORES = (stores.router, jobs.router, corrections.router, term_lists.router)
+ROUTERS = (audio.router, live.router, models.router, *_STORES, page.router, service.router)
 
 
 def create_app(settings: Settings, engine: Engine | None = None, library: Library | None = None) -> FastAPI:
@@ -50,11 +53,15 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if state.jobs is not None:
+            state.jobs.start()
         state.ready = True
         try:
             yield
         finally:
             state.ready = False
+            if state.jobs is not None:
+                await state.jobs.close()
             if state.terms is not None:
                 await state.terms.close()
             await state.engine.close()
@@ -93,14 +100,15 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
 def _state(settings: Settings, engine: Engine | None, library: Library | None) -> State:
     """Parts that were given have no data of their own here; what is made here lies in ``settings.data``."""
     metrics = Metrics()
-    database = correcting = terms = None
+    database = correcting = terms = work = None
     if library is None:
         database = Database(settings.data)
         kept = Corrections(database)
-        library = StoreLibrary(settings, database, kept)
+        library = made = StoreLibrary(settings, database, kept)
         engine = engine or _engine(settings, library, metrics)
-        correcting = Correcting(settings, engine, library, kept)
-        terms = ServedTerms(settings, TermLists(database), TermLearner(settings, engine, library, database))
+        correcting = Correcting(settings, engine, made, kept)
+        terms = ServedTerms(settings, TermLists(database), TermLearner(settings, engine, made, database))
+        work = Jobs(database, settings.data, StoreBuilder(settings, made, engine), metrics, settings.max_jobs)
     return State(
         settings=settings,
         access=Access(settings.keys),
@@ -112,6 +120,7 @@ def _state(settings: Settings, engine: Engine | None, library: Library | None) -
         uploads=Uploads(settings),
         decoder=Decoder(settings),
         database=database,
+        jobs=work,
         corrections=correcting,
         terms=terms,
     )

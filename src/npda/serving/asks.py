@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from npda.terms.termbase import Terms
 
 if TYPE_CHECKING:
     from npda.explanation.records import Explanation
+    from npda.serving.lending import Lent
     from npda.translator import Translation, Translator
     from npda.writers import Segment
 
@@ -65,6 +67,11 @@ class Engine(Protocol):
 
     async def run(self, model: str, work: Callable[[Translator], T]) -> T:
         """Something short that needs the model, between two batches: keys of a correction, a few terms."""
+        ...
+
+    def lent(self, model: str, source_language: str | None = None) -> AbstractAsyncContextManager[Lent]:
+        """A model for long work in a thread of its own, which computes in slices between batches. It stays loaded, and
+        the work takes no place of the queue."""
         ...
 
     def longest(self, model: str) -> Awaitable[float]:

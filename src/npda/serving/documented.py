@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -37,6 +38,49 @@ _MEANINGS = {
     503: "Busy: try again after `Retry-After` seconds.",
     504: "It took too long.",
 }
+
+
+class JobAnswer(BaseModel):
+    """place: in the queue, from 1 on; eta_seconds: none until it can be told; times in seconds since 1970"""
+
+    id: str
+    object: Literal["job"] = "job"
+    kind: Literal["create", "append", "remove"]
+    target: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: float
+    step: str
+    eta_seconds: float | None
+    place: int | None
+    error: str | None
+    user: str
+    created: float
+    started: float | None
+    ended: float | None
+    result: dict[str, Any]
+
+
+class JobList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[JobAnswer]
+
+
+class StoreAnswer(BaseModel):
+    """model: "" where no served model is known to have made it; card: licence, tuning, gain and harm, null where they
+    are not known"""
+
+    name: str
+    object: Literal["store"] = "store"
+    model: str
+    keys: int
+    sources: list[dict[str, Any]]
+    editable: bool
+    card: dict[str, Any]
+
+
+class StoreList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[StoreAnswer]
 
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -83,3 +127,23 @@ AUDIO_BODY: dict[str, Any] = {
         },
     }
 }
+
+
+_TEXT_FIELDS = {
+    "file": _field({**_TEXT, "format": "binary"}, "Sentences with translations: TSV, CSV (UTF-8) or TMX."),
+    "name": _field(_TEXT, "Of the store: letters, digits, points, hyphens and underscores."),
+    "source": _field(_TEXT, "Name of this file in the store; by default the store's, or the file's own."),
+    "model": _field(_TEXT, "By default the one that made the store, or the first one."),
+    "source_language": _field(_TEXT, "Of the sentences, such as en; for TMX, and models with several."),
+    "language": _field(_TEXT, "Of the translations, such as de."),
+    "licence": _field(_TEXT, "Under which the text may be used; shown with the store."),
+    "origin": _field(_TEXT, "Where the text comes from; shown with the store."),
+    "kind": _field({**_TEXT, "enum": ["auto", "sentences"]}, "sentences: though they are short, they are no terms."),
+}
+
+
+def text_form(fields: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
+    """The form with which sentences are sent."""
+    properties = {name: _TEXT_FIELDS[name] for name in ("file", *fields)}
+    schema = {"type": "object", "required": list(required), "properties": properties}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}

@@ -32,6 +32,7 @@ from npda.segmentation import Cutter, Pauses, Stretch, best_detector
 from npda.serving.asks import AUTO, Held, Library, Way
 from npda.serving.batches import Steering, Utterance, kind_of
 from npda.serving.errors import Refusal
+from npda.serving.lending import Lent, slices
 from npda.serving.loaded import LoadedModels
 from npda.serving.machine import Machine, Work
 from npda.serving.places import Place, Places
@@ -151,6 +152,11 @@ class BatchingEngine:
         with self._accepted() as place:
             async with self._limit(), self.models.use(model) as translator:
                 return await self._work(lambda: work(translator), place)
+
+    @asynccontextmanager
+    async def lent(self, model: str, source_language: str | None = None) -> AsyncIterator[Lent]:
+        async with self.models.use(model, source_language) as translator:
+            yield Lent(translator, slices(self._machine))
 
     async def longest(self, model: str) -> float:
         async with self._limit(), self.models.use(model) as translator:

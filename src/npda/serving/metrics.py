@@ -38,6 +38,9 @@ class Metrics:
         self.searches = Counter("npda_searches", "Neighbour searches, in queries.", registry=registry)
         self.loaded = Gauge("npda_model_loaded", "1 while a model is in memory.", ("model",), registry=registry)
         self.jobs = Gauge("npda_jobs", "Jobs by state.", ("state",), registry=registry)
+        self.jobs_ended = Counter(
+            "npda_jobs_ended", "Jobs that have ended, by kind and state.", ("kind", "state"), registry=registry
+        )
         self.corrections = Counter("npda_corrections", "Corrections that were added.", registry=registry)
         self.live = Gauge("npda_live_sessions", "Open live captions.", registry=registry)
         self.dropped = Counter("npda_live_dropped_seconds", "Live audio that came too fast.", registry=registry)

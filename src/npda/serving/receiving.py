@@ -33,7 +33,7 @@ _FIELD, _FIELDS = MEGABYTE, 100  # bytes of a field, and number of parts
 _WRITE = MEGABYTE  # bytes that are written at a time
 _PAUSE = 20.0  # seconds without a byte after which a client counts as gone
 _GRACE, _SLOWEST = 60.0, 8 * 1024  # seconds, and bytes a second after them: who is slower holds a place for too long
-_FREE = 256 * MEGABYTE  # bytes of the disk that are never used
+FREE = 256 * MEGABYTE  # bytes of the disk that are never used
 _TOGETHER = 16  # uploads of the largest size that may be held at once
 
 
@@ -155,7 +155,7 @@ class Uploads:
             )
         if int(request.headers.get("content-length") or 0) > most + BESIDE:
             raise too_large(most)
-        if shutil.disk_usage(self.folder).free < _FREE:
+        if shutil.disk_usage(self.folder).free < FREE:
             raise Refusal(503, "The server's disk is full: try again later.", code="disk_full")
         with self._room.taken() as share:
             reader = _Reader(self.folder, most, share)

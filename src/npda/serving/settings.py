@@ -36,6 +36,9 @@ class Settings:
     timeout: float = 300.0  # seconds a request may take
     idle: float = 0.0  # minutes without a request after which a model is unloaded, 0 for never
     max_upload: int = 100 * MEGABYTE  # bytes of one upload
+    max_text: int = 64 * MEGABYTE  # bytes of one file of sentences
+    max_pairs: int = 200_000  # sentences in it
+    max_jobs: int = 20  # jobs that may wait
     max_seconds: float = 2 * 3600.0  # of audio in one request
     remember: int = 256  # latest requests whose audio is kept in memory, so that they can be corrected
     live: int = 8  # connections for live captions at a time

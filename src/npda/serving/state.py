@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.requests import HTTPConnection
 
@@ -14,6 +13,7 @@ from npda.serving.conversation import Conversations
 from npda.serving.correcting import Correcting
 from npda.serving.database import Database
 from npda.serving.decoding import Decoder
+from npda.serving.jobs import Jobs
 from npda.serving.metrics import Metrics
 from npda.serving.receiving import Uploads
 from npda.serving.recent import Recent
@@ -38,7 +38,7 @@ class State:
     uploads: Uploads
     decoder: Decoder
     database: Database | None = None
-    jobs: Any = None
+    jobs: Jobs | None = None
     terms: ServedTerms | None = None
     corrections: Correcting | None = None
     ready: bool = False
