@@ -1,9 +1,9 @@
 """Recordings are cut at pauses of known place, by both detectors, in bounded memory."""
 
-import sys
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,8 @@ from npda.corpus.synthesis import Espeak
 from npda.io.errors import InputError
 from npda.segmentation import Detector, Pauses, Stretch, best_detector, stretches
 from npda.segmentation.cutting import Cutter
-from npda.segmentation.detectors import FRAME, Loudness, Silero, has_silero
+from npda.segmentation.detectors import FRAME, Loudness, has_silero
+from npda.segmentation.silero import Silero
 
 TEXTS = [
     "The floor is yours, and we are waiting for the answer.",
@@ -112,17 +113,38 @@ def test_there_is_no_speech_in_silence_or_steady_noise(detector, loudness: float
 
 
 @pytest.mark.skipif(not has_silero(), reason="silero-vad is not installed: the extra vad")
-def test_silero_is_preferred_and_leaves_the_threads_alone(monkeypatch):
+def test_silero_is_preferred_and_leaves_the_threads_alone():
     """Importing silero-vad sets the number of threads of the process to one."""
-    for name in [name for name in sys.modules if name.startswith("silero_vad")]:
-        monkeypatch.delitem(sys.modules, name)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        assert best_detector().name == "silero-vad"
+        detector = best_detector()
+        assert detector.name == "silero-vad"
+        detector(np.zeros((2, FRAME), np.float32))
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not has_silero(), reason="silero-vad is not installed: the extra vad")
+def test_silero_says_what_the_package_says(talk):
+    """The package's own model goes frame by frame; ours takes blocks of any size, and two recordings by turns."""
+    before = torch.get_num_threads()
+    import silero_vad
+
+    torch.set_num_threads(before)
+    model: Any = silero_vad.load_silero_vad()
+    spoken = audio.load(talk[0])[: 4 * audio.SAMPLE_RATE]
+    frames = spoken[: len(spoken) // FRAME * FRAME].reshape(-1, FRAME)
+    with torch.inference_mode():
+        theirs = np.array([model(frame, audio.SAMPLE_RATE).item() for frame in torch.from_numpy(frames)])
+    assert theirs.max() > 0.9
+    detector, other = Silero(), Silero()
+    ours = []
+    for block in np.split(frames, [1, 3, 20]):
+        ours.append(detector(block))
+        other(block[::-1])
+    np.testing.assert_allclose(np.concatenate(ours), theirs, atol=1e-5)
 
 
 def test_without_silero_loudness_decides(monkeypatch):

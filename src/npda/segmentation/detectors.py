@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -31,44 +29,16 @@ class Detector(Protocol):
 
 def best_detector() -> Detector:
     """silero-vad if it is installed, else loudness."""
-    return Silero() if has_silero() else Loudness()
+    if not has_silero():
+        return Loudness()
+    from npda.segmentation.silero import Silero
+
+    return Silero()
 
 
 @cache
 def has_silero() -> bool:
     return find_spec("silero_vad") is not None
-
-
-class Silero:
-    """The network of the package silero-vad, which has learnt what speech sounds like."""
-
-    name = "silero-vad"
-
-    def __init__(self) -> None:
-        with _one_thread():  # which its import sets for everybody
-            from silero_vad import load_silero_vad
-
-            self._model: Any = load_silero_vad()
-
-    def __call__(self, frames: np.ndarray) -> np.ndarray:
-        import torch
-
-        with torch.inference_mode(), _one_thread():
-            found = [self._model(frame, SAMPLE_RATE) for frame in torch.from_numpy(frames)]
-            return torch.cat(found).flatten().numpy() if found else np.empty(0, np.float32)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """A frame is so little work that several threads mostly wait for each other: dozens of times longer when busy."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class Loudness:
