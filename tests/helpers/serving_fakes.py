@@ -24,11 +24,14 @@ SEGMENT = 2.0  # seconds
 
 
 class FakeEngine:
-    """Every two seconds of audio are a segment. busy: refuse with 503; hold: wait for it to be set before answering"""
+    """Every two seconds of audio are a segment.
+
+    busy: refuse with 503; refuses: so many requests are, then no more; hold: wait for it to be set before answering
+    """
 
     def __init__(self) -> None:
         self.ways: list[Way] = []
-        self.busy, self.cancelled, self.begun, self.ended = False, 0, 0, 0
+        self.busy, self.refuses, self.cancelled, self.begun, self.ended = False, 0, 0, 0, 0
         self.hold: asyncio.Event | None = None
         self.fails_at: int | None = None
         self.waiting = 0
@@ -38,7 +41,8 @@ class FakeEngine:
         return Translation("Ein Satz.", -0.5, len(samples) / 16_000)
 
     async def segments(self, samples: np.ndarray, way: Way, pauses: Any = None) -> AsyncGenerator[Segment, None]:
-        if self.busy:
+        if self.busy or self.refuses:
+            self.refuses = max(0, self.refuses - 1)
             raise Refusal(503, "Too many requests are waiting.", code="busy", headers={"Retry-After": "3"})
         self.ways.append(way)
         self.begun += 1

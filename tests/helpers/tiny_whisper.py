@@ -43,14 +43,14 @@ def tokenizer() -> WhisperTokenizer:
     return made
 
 
-def backbone(seed: int = 0, source_language: str | None = "de", **changes: Any) -> Whisper:
+def backbone(seed: int = 0, source_language: str | None = "de", seconds: int = SECONDS, **changes: Any) -> Whisper:
     """Random weights, spread widely so that decoding has some variety."""
     torch.manual_seed(seed)
     tokens = tokenizer()
     ids: dict[str, Any] = {name: tokens.convert_tokens_to_ids(f"<|{name}|>") for name in _SPECIAL}
     config = WhisperConfig(
         vocab_size=len(tokens), d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=50 * SECONDS,
+        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=50 * seconds,
         max_target_positions=64, init_std=0.2, pad_token_id=ids["endoftext"], bos_token_id=ids["endoftext"],
         eos_token_id=ids["endoftext"], decoder_start_token_id=ids["startoftranscript"],
     )  # fmt: skip
@@ -63,7 +63,7 @@ def backbone(seed: int = 0, source_language: str | None = "de", **changes: Any) 
     generation.no_timestamps_token_id = ids["notimestamps"]
     generation.suppress_tokens = changes.pop("suppress", None)
     generation.begin_suppress_tokens = changes.pop("suppress_first", None)
-    extractor = WhisperFeatureExtractor(chunk_length=SECONDS)
+    extractor = WhisperFeatureExtractor(chunk_length=seconds)
     return Whisper(model, tokens, extractor, source_language, **changes).eval()
 
 

@@ -195,12 +195,14 @@ def _language(job: _Job) -> str:
 async def _events(job: _Job, first: Segment | None, pieces: AsyncIterator[Segment]) -> AsyncIterator[str]:
     """Segment by segment; what goes wrong on the way is an event, too."""
     segments: list[Segment] = []
+    logprobs: list[dict[str, Any]] = []
     try:
         segment = first
         while segment is not None:
             found = delta(segment, not segments, len(segments))
             if job.asked.logprobs:
                 found["logprobs"] = await token_logprobs(job.state, job.asked.way, job.samples, [segment])
+                logprobs += found["logprobs"]
             yield event(found)
             segments.append(segment)
             segment = await anext(pieces, None)
@@ -208,5 +210,6 @@ async def _events(job: _Job, first: Segment | None, pieces: AsyncIterator[Segmen
         yield event(refusal.body())
         return
     job.done(segments)
-    yield event({"type": "transcript.text.done", "text": joined(segments), "usage": tokens(job.seconds, segments)})
+    done = {"type": "transcript.text.done", "text": joined(segments), "usage": tokens(job.seconds, segments)}
+    yield event({**done, "logprobs": logprobs} if job.asked.logprobs else done)
     yield "data: [DONE]\n\n"

@@ -1,0 +1,74 @@
+"""Requests made from the OpenAPI document, right and wrong ones: no 5xx, and nothing that the document does not tell."""
+
+import pytest
+import schemathesis
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from npda.demo.model import SHIPPED
+from npda.serving.app import create_app
+from npda.serving.settings import Key, Settings
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+BOUNDED = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+KEY = "correct-horse-battery"
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    made = create_app(Settings({"mini": SHIPPED}, folder, keys=(Key("anna", KEY),), device="cpu", max_seconds=10))
+    with TestClient(made):  # as long as this lasts, the server is ready
+        yield made
+
+
+@pytest.fixture(scope="module")
+def operations(app):
+    document = schemathesis.openapi.from_asgi("/openapi.json", app)
+    found = [result.ok() for result in document.get_all_operations()]
+    assert len(found) > 8
+    return found
+
+
+def ask(operations, examples, key=KEY):
+    """Requests of every operation."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    faults = []
+    for operation in operations:
+
+        @settings(BOUNDED, max_examples=examples)
+        @given(operation.as_strategy())
+        def work(case):
+            case.call_and_validate(checks=CHECKS, headers=headers)
+
+        try:
+            work()
+        except FailureGroup as group:
+            faults += [f"{operation.label}: {fault}" for fault in group.exceptions]
+    assert not faults, "\n\n".join(faults)
+
+
+def test_every_answer_is_one_that_the_document_tells(operations):
+    ask(operations, 12)
+
+
+def test_without_a_key_too(operations):
+    ask(operations, 1, None)
+
+
+@pytest.mark.slow
+def test_many_more_of_them(operations):
+    ask(operations, 300)
