@@ -1,6 +1,6 @@
 """Servers under load: one client, 8 and 32, against one request after the other, and against faster-whisper.
 
-    python -m benchmarks.serve                        # NPDA_MODELS and NPDA_DATA say where whisper-base and its clips are
+    python -m benchmarks.serve                   # NPDA_MODELS and NPDA_DATA say where whisper-base and its clips are
     python -m benchmarks.serve --only whisper-base --int8
 
 The servers are processes of their own with equally many threads, and are asked in turn (A B A B …) over loopback with
@@ -152,9 +152,7 @@ def lines(title: str, rounds: Rounds, name: str) -> Iterator[Line]:
         latencies = [latency for one in found for latency in one.latencies]
         work = sum(one.worked for one in found) / len(latencies)
         p50, p95 = np.quantile(latencies, (0.5, 0.95))
-        note = (
-            f"{middle(found):.2f} requests a second, p50 {p50:.2f} s, p95 {p95:.2f} s, {work:.2f} s of the processor each"
-        )
+        note = f"{middle(found):.2f} requests a second, p50 {p50:.2f} s, p95 {p95:.2f} s, {work:.2f} s of work each"
         if clients == 1:
             yield Line(f"serve: {title}, 1 client, requests a second", middle(found), note=note)
         else:

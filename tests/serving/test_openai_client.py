@@ -206,7 +206,11 @@ def test_faults_have_the_classes_of_the_client(client, fields, kind, code):
 
 @pytest.mark.parametrize(
     ("file", "status", "code"),
-    [(b"no sound at all", 415, "no_audio"), (serving_fakes.wav(3), 413, "too_long"), (b"0" * 300_000, 413, "too_large")],
+    [
+        (b"no sound at all", 415, "no_audio"),
+        (serving_fakes.wav(3), 413, "too_long"),
+        (b"0" * 300_000, 413, "too_large"),
+    ],
 )
 def test_what_is_no_recording_has_its_status(tmp_path, file, status, code):
     settings = Settings({"mini": tmp_path}, tmp_path / "data", max_upload=200_000, max_seconds=2)

@@ -153,4 +153,3 @@ def test_nothing_that_was_accepted_is_lost(tmp_path, versions):
         assert Counter(line["status"] for line in taken) == {200: len(answers) + len(texts)}
         assert sum(busy.faults.values()) == CLIENTS  # no client was left waiting
         assert "Traceback" not in server.log.read_text()
-
