@@ -31,10 +31,11 @@ from npda.cli.train import train
 from npda.cli.train_text import train_text
 from npda.cli.translate import translate
 from npda.cli.tune import tune
-from npda.io.errors import InputError
+from npda.cli.verbs import Verb, Verbs, run
 
 app = typer.Typer(
     name="npda",
+    cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -51,7 +52,7 @@ GROUPS = {
 }
 for panel, verbs in GROUPS.items():
     for verb in verbs:
-        app.command(verb.__name__.strip("_").replace("_", "-"), rich_help_panel=panel)(verb)
+        app.command(verb.__name__.strip("_").replace("_", "-"), rich_help_panel=panel, cls=Verb)(verb)
 app.add_typer(prepare, name="prepare", rich_help_panel="Prepare data")
 
 
@@ -76,15 +77,5 @@ def _options(
 
 
 def main() -> None:
-    """Entry point of ``npda``: 0 done, 2 something given was wrong (one sentence says what), 130 interrupted."""
-    try:
-        app()
-    except InputError as error:
-        print(f"npda: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("npda: interrupted; what was finished is kept.", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # `npda … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    """Entry point of ``npda``: 0 done, 2 something given was wrong (one sentence says what), 130 and 143 interrupted."""
+    sys.exit(run(app))

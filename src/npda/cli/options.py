@@ -115,7 +115,9 @@ Unguarded = Annotated[
     bool,
     typer.Option("--unguarded", help="Let stores steer whatever is said, as in the paper, not only their own domain."),
 ]
-K = Annotated[int | None, typer.Option(min=1, help="Number of neighbours [default: as tuned for the store, or 16].")]
+K = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="Number of neighbours [default: as tuned for the store, or 16].")
+]
 Lambda = Annotated[
     float | None,
     typer.Option("--lambda", min=0, max=1, help="Weight of the neighbours [default: as tuned for the store, or 0.7]."),
@@ -126,7 +128,7 @@ Temperature = Annotated[
 Adaptive = Annotated[
     bool, typer.Option("--adaptive", help="Let the network trained by `npda tune --adaptive` choose k and λ.")
 ]
-Beam = Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")]
+Beam = Annotated[int, typer.Option(min=1, max=256, help="Beam size; 1 is greedy search.")]
 LengthPenalty = Annotated[float, typer.Option(help="α in score / length^α.")]
 TunedLengthPenalty = Annotated[
     float | None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from npda.cli.options import AsJson, Quiet, Verbose, codes, shows_progress
+from npda.cli.verbs import Verb
 from npda.corpus.leak_report import (
     REPORT_COLUMNS,
     WHY,
@@ -63,7 +64,7 @@ MaxFrames = Annotated[
 ]
 
 
-@prepare.command()
+@prepare.command(cls=Verb)
 def mustc(
     root: Annotated[Path, typer.Argument(help="The folder that holds en-de, en-fr, …")],
     languages: Languages,
@@ -93,7 +94,7 @@ def mustc(
     _manifests("MuST-C", read_split, languages, splits, out, max_frames, as_json)
 
 
-@prepare.command()
+@prepare.command(cls=Verb)
 def europarl_st(
     root: Annotated[Path, typer.Argument(help="The folder that holds en, de, … (v1.1 in the archive).")],
     languages: Languages,
@@ -125,7 +126,7 @@ def europarl_st(
     _manifests("Europarl-ST", read_split, languages, splits, out, max_frames, as_json)
 
 
-@prepare.command()
+@prepare.command(cls=Verb)
 def europarl(
     root: Annotated[Path, typer.Argument(help="The folder that holds europarl-v7.xx-en.xx and .en (.gz too).")],
     language: Annotated[str, typer.Option(callback=codes, help="Target language: German or de.")],

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from npda.io import limits
 from npda.io.digests import file_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
@@ -98,8 +99,10 @@ class IndexInfo(_Part):
 
     asked: str
     factory: str
-    nprobe: Annotated[int, Field(ge=1)] = 1
-    rerank: Count = 0  # candidates per neighbour whose true distance is computed; 0: trust the index
+    nprobe: Annotated[int, Field(ge=1, le=limits.NPROBE.most)] = 1
+    rerank: Annotated[int, Field(ge=0, le=limits.RERANK.most)] = (
+        0  # candidates per neighbour whose true distance is computed; 0: trust the index
+    )
     directory: Name | None = None
     files: dict[Name, FileInfo] = {}
     bytes_per_key: Annotated[float, Field(ge=0)] = 0.0
@@ -109,7 +112,7 @@ class IndexInfo(_Part):
 class ProjectionInfo(_Part):
     """How the model's states became keys. dim: of a state; variance: the share of theirs that the keys have"""
 
-    dim: Annotated[int, Field(ge=1)]
+    dim: Annotated[int, Field(ge=1, le=limits.DIM.most)]
     variance: Annotated[float, Field(ge=0, le=1)]
     file: FileInfo
 
@@ -127,7 +130,7 @@ class ModelFingerprint(_Part):
     backbone: BackboneInfo
     vocabulary: Digest
     vocabulary_size: Count
-    dim: Annotated[int, Field(ge=1)]
+    dim: Annotated[int, Field(ge=1, le=limits.DIM.most)]
 
 
 class StoreInfo(_Part):
@@ -137,7 +140,7 @@ class StoreInfo(_Part):
     backbone: BackboneInfo
     vocabulary: Digest
     vocabulary_size: Count
-    dim: Annotated[int, Field(ge=1)]
+    dim: Annotated[int, Field(ge=1, le=limits.DIM.most)]
     dtype: Literal["float16"] = "float16"
     key: str = KEY_LOCATION
     count: Count

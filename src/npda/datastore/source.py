@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.format import Kind
+from npda.io import limits
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ class BuildOptions:
     def __post_init__(self) -> None:
         if self.chunk < 1:
             raise ValueError("a shard needs at least one sentence")
-        if (self.nprobe is not None and self.nprobe < 1) or (self.rerank is not None and self.rerank < 0):
-            raise ValueError("nprobe must be at least 1, rerank at least 0")
+        for name, number, within in (("nprobe", self.nprobe, limits.NPROBE), ("rerank", self.rerank, limits.RERANK)):
+            if number is not None:
+                within.check(name, number)
 
 
 @dataclass(frozen=True)

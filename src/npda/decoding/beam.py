@@ -18,6 +18,7 @@ from torch import Tensor
 from npda.decoding.candidates import best
 from npda.decoding.fusion import Fusion, WeighingFusion, begin, new_search
 from npda.decoding.loops import ends_in_loop, first_loop
+from npda.io import limits
 from npda.models.backbone import Backbone, Memory
 
 _NEVER = -1.0e9  # a score below any real one, and finite: differences of it stay numbers
@@ -39,8 +40,9 @@ class SearchOptions:
     stop_loops: bool = True  # end the search for hypotheses that repeat themselves, see ``npda.decoding.loops``
 
     def __post_init__(self) -> None:
-        if self.beam < 1 or self.max_length < 1:
-            raise ValueError("beam and max_length must be at least 1")
+        limits.BEAM.check("beam", self.beam)
+        limits.LENGTH_PENALTY.check("length_penalty", self.length_penalty)
+        limits.MAX_LENGTH.check("max_length", self.max_length)
         if not 1 <= self.n_best <= self.beam:
             raise ValueError(f"n_best must be between 1 and the beam size {self.beam}, not {self.n_best}")
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from npda.corpus.languages import language_code
 from npda.decoding.knn.steering import Chosen
+from npda.io import limits
 from npda.io.errors import InputError
 from npda.serving.asks import AUTO, Library, Way
 from npda.serving.errors import Refusal
@@ -21,7 +22,7 @@ Names = tuple[str, ...] | Literal["auto"]
 
 ALIAS = "whisper-1"  # a name that many clients have built in: it means the default model
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
-MOST_K = 1024
+MOST_K = int(limits.K.most)
 MOST_PAIRS, MOST_LETTERS = 500, 200  # of a request's own terms
 
 # Fields of OpenAI's that cannot be served, each with what to do instead.

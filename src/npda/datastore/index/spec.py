@@ -28,6 +28,7 @@ _RERANK = 5  # candidates a neighbour
 _RERANKED_WIDTH = 256  # dimensions; of wider keys codes tell less, and more are compared
 _DENSE, _RISE = 1_200_000, 0.25  # keys from which on more candidates are needed
 _LISTS = 16_384  # at most
+_MOST_LISTS, _MOST_PIECES, _MOST_BITS, _LETTERS = 1 << 18, 1024, 12, 200  # of an index that is asked for
 _WIDTH = 128  # dimensions that are coded; exact distances of the candidates make up for the rest
 
 _IVF = re.compile(r"IVF(\d+)")
@@ -84,6 +85,11 @@ def check_factory(asked: str, dim: int) -> None:
         return
     if "IDMap" in asked or _REFINE.search(asked):
         raise InputError(f"The index {asked!r}: leave out IDMap, and use rerank instead of a refinement.")
+    numbers = [int(number) for number in re.findall(r"\d{1,30}", asked)]
+    if len(asked) > _LETTERS or any(number > _MOST_LISTS for number in numbers):
+        raise InputError(f"The index {asked[:40]!r}: no number in it may be above {_MOST_LISTS:,}.")
+    if any(int(code[2]) > _MOST_PIECES or int(code[3] or 8) > _MOST_BITS for code in _PQ.finditer(asked)):
+        raise InputError(f"The index {asked!r}: codes have at most {_MOST_PIECES} pieces of {_MOST_BITS} bits.")
     try:
         faiss.index_factory(dim, _divided(asked, dim), faiss.METRIC_L2)
     except RuntimeError:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from npda.datastore.format import FileInfo
 from npda.decoding.knn.combiners import Retrieved, knn_weights
+from npda.io import limits
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models.devices import follow
@@ -41,8 +42,10 @@ class AdaptiveOptions:
     def __post_init__(self) -> None:
         if self.k < 1 or self.k & (self.k - 1):
             raise ValueError(f"the most neighbours must be a power of two, not {self.k}")
-        if self.temperature <= 0 or self.scale <= 0 or self.hidden < 1:
-            raise ValueError("temperature, scale and hidden must be above 0")
+        limits.K.check("k", self.k)
+        limits.TEMPERATURE.check("the temperature", self.temperature)
+        if not 0 < self.scale < float("inf") or self.hidden < 1:
+            raise ValueError("scale and hidden must be above 0")
 
     @property
     def choices(self) -> tuple[int, ...]:

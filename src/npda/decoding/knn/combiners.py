@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from npda.io import limits
+
 
 @dataclass(frozen=True)
 class Retrieved:
@@ -62,12 +64,9 @@ class KnnOptions:
     temperature: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"k must be at least 1, not {self.k}")
-        if not 0 <= self.lambda_ <= 1:
-            raise ValueError(f"lambda must lie between 0 and 1, not {self.lambda_}")
-        if self.temperature <= 0:
-            raise ValueError(f"the temperature must be above 0, not {self.temperature}")
+        limits.K.check("k", self.k)
+        limits.LAMBDA.check("lambda", self.lambda_)
+        limits.TEMPERATURE.check("the temperature", self.temperature)
 
     def __str__(self) -> str:
         return f"k:{self.k}|λ:{self.lambda_:g}|T:{self.temperature:g}"

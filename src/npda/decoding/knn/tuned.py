@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from npda.datastore.store import Datastore
 from npda.decoding.knn.adaptive import AdaptiveCombiner, load_adaptive
 from npda.decoding.knn.combiners import Combiner, KnnOptions
+from npda.io import limits
 from npda.io.errors import InputError
 
 FILE = "knn.json"
@@ -30,12 +31,12 @@ class Tuned(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     format: Literal[1] = 1
-    k: Annotated[int, Field(ge=1)]
+    k: Annotated[int, Field(ge=limits.K.least, le=limits.K.most)]
     lambda_: Annotated[float, Field(ge=0, le=1, alias="lambda")]
-    temperature: Annotated[float, Field(gt=0)]
+    temperature: Annotated[float, Field(ge=limits.TEMPERATURE.least, le=limits.TEMPERATURE.most)]
     way: Literal["speech", "text"]
     beam: Annotated[int, Field(ge=1)]
-    length_penalty: float
+    length_penalty: Annotated[float, Field(ge=limits.LENGTH_PENALTY.least, le=limits.LENGTH_PENALTY.most)]
     end_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
     bleu: float
     base_bleu: float

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from npda.io import limits
 from npda.io.errors import InputError
 
 Schedule = Literal["inverse-sqrt", "cosine", "constant"]
@@ -48,6 +49,10 @@ class TrainingSettings:
             "log_every",
         )
         optional = ("clip", "max_epochs", "max_updates", "patience", "evaluate_every")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and value not in limits.ANY:
+                raise InputError(f"{field.name} must be {limits.ANY}, not {value}.")
         for name in (*positive, "average", *optional):
             value = getattr(self, name)
             if value is not None and value <= 0:
