@@ -12,6 +12,7 @@ import sentencepiece
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -209,7 +210,7 @@ def _checked_ids(path: Path) -> dict[str, int]:
 
 def _read_json(path: Path) -> dict:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except FileNotFoundError:
         raise InputError(f"{path.parent} has no {path.name}; is it the directory of a model?") from None
     except (OSError, ValueError) as error:

@@ -79,7 +79,8 @@ def test_the_absurd_is_refused_in_python_too():
         with pytest.raises(InputError):
             check_factory(index, 64)
     check_factory("IVF8192,PQ64", 64)
-    assert 1.0 not in limits.Range(2, 3) and float("nan") not in limits.ANY
+    assert 1.0 not in limits.Range(2, 3)
+    assert float("nan") not in limits.ANY
     assert {"k", "temperature", "beam", "length_penalty"} <= set(RANGES)
 
 

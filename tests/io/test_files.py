@@ -1,5 +1,6 @@
 """Files appear whole or not at all; text is UTF-8 or refused with the line."""
 
+import errno
 import gzip
 import os
 import signal
@@ -11,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from npda.io.errors import InputError
-from npda.io.files import atomic_directory, atomic_write, audio_piece, cache_dir, read_lines, write_lines
+from npda.io.files import (
+    atomic_directory,
+    atomic_write,
+    audio_piece,
+    cache_dir,
+    check_writable,
+    read_lines,
+    write_lines,
+)
 
 
 def _break_off(writing, name: str) -> None:
@@ -59,6 +68,79 @@ def test_kill_leaves_the_old_file(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert path.read_text() == "old"
+
+
+def left_by_a_killed_process(path: Path, directory: bool = False) -> Path:
+    """A process that is killed while it writes; what it leaves."""
+    writer = "atomic_directory" if directory else "atomic_write"
+    program = (
+        "import os, sys\n"
+        f"from npda.io.files import {writer}\n"
+        f"with {writer}(sys.argv[1]) as temporary:\n"
+        "    temporary.is_dir() or temporary.write_text('half')\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, path], check=False).returncode == -signal.SIGKILL
+    (litter,) = (entry for entry in path.parent.iterdir() if entry.name.startswith("."))
+    return litter
+
+
+def test_the_next_run_clears_what_a_killed_one_left(tmp_path):
+    """In a process of its own, as a next run is; what living processes write, and other hidden files, stay."""
+    other = tmp_path / ".hidden.12-notes.txt"
+    other.write_text("mine")
+    folder = tmp_path / "results"
+    for directory in (False, True):
+        litter = left_by_a_killed_process(folder / "a.txt", directory)
+        living = litter.with_name(litter.name.replace(litter.name.split(".")[-2].split("-")[0], str(os.getpid())))
+        living.mkdir()
+        program = "import sys; from npda.io.files import write_lines; write_lines(sys.argv[1], [])"
+        subprocess.run([sys.executable, "-c", program, folder / "b.txt"], check=True)
+        assert {entry.name for entry in folder.iterdir()} == {"b.txt", living.name}
+        living.rmdir()
+    assert other.exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("1000 requested and 17 written"),  # NumPy
+        RuntimeError('Error: "I/O error while serializing: No space left on device (os error 28)"'),  # safetensors
+        RuntimeError(
+            "Error in virtual size_t faiss::FileIOWriter::operator()(…): write error: No space left on device"
+        ),
+    ],
+)
+def test_a_full_disk_is_one_sentence_and_leaves_everything_as_it_was(tmp_path, error):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def write() -> None:
+        with atomic_write(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(InputError, match=r"a\.txt cannot be written: the disk is full"):
+        write()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_places_that_cannot_be_written_are_found_out_beforehand(tmp_path):
+    check_writable(tmp_path / "new" / "deep" / "out.txt")
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "file").write_text("x")
+    os.mkfifo(tmp_path / "fifo")
+    for bad, words in {
+        tmp_path: "is a folder",
+        tmp_path / "file" / "out.txt": "a file of this name is there",
+        tmp_path / ("n" * 300): "name is too long",
+        tmp_path / "fifo": "no ordinary file",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            check_writable(bad)
+    assert sorted(os.listdir(tmp_path)) == ["fifo", "file"]
 
 
 def test_atomic_directory_publishes_whole(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 
 SAMPLE_RATE = 16_000
 MEL_BINS = 80
@@ -158,9 +159,9 @@ def _feature_config(directory: Path) -> tuple[Path, dict]:
     try:
         if not path.is_file() and nested.is_file():
             path = nested
-            config = json.loads(path.read_text(encoding="utf-8"))["feature_extractor"]
+            config = read_json(path)["feature_extractor"]
         else:
-            config = json.loads(path.read_text(encoding="utf-8"))
+            config = read_json(path)
     except FileNotFoundError:
         raise InputError(f"{directory} has no preprocessor_config.json; is it the directory of a model?") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -77,5 +77,5 @@ def _options(
 
 
 def main() -> None:
-    """Entry point of ``npda``: 0 done, 2 something given was wrong (one sentence says what), 130 and 143 interrupted."""
+    """Entry point of ``npda``: 0 done, 2 something given was wrong (a sentence says what), 130, 143 interrupted."""
     sys.exit(run(app))

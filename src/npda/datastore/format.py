@@ -10,7 +10,6 @@ STORE/
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ from npda.io import limits
 from npda.io.digests import file_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 
 FORMAT = 1
 INFO = "datastore.json"
@@ -100,9 +100,8 @@ class IndexInfo(_Part):
     asked: str
     factory: str
     nprobe: Annotated[int, Field(ge=1, le=limits.NPROBE.most)] = 1
-    rerank: Annotated[int, Field(ge=0, le=limits.RERANK.most)] = (
-        0  # candidates per neighbour whose true distance is computed; 0: trust the index
-    )
+    # candidates per neighbour whose true distance is computed; 0: trust the index
+    rerank: Annotated[int, Field(ge=0, le=limits.RERANK.most)] = 0
     directory: Name | None = None
     files: dict[Name, FileInfo] = {}
     bytes_per_key: Annotated[float, Field(ge=0)] = 0.0
@@ -185,7 +184,7 @@ def read_info(store: Path) -> StoreInfo:
     if not path.is_file():
         raise InputError(f"{store} is not a datastore: it has no {INFO}; make one with `npda build`.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not readable JSON ({error}): restore it from a copy.") from None
     found = content.get("format") if isinstance(content, dict) else None

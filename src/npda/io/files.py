@@ -1,16 +1,20 @@
 """Reading and writing files at the door: atomic writes, UTF-8 lines, the cache directory."""
 
+import contextlib
 import gzip
+import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
-from npda.io.errors import InputError
+from npda.io.errors import InputError, disk_fault
 
 _PIECE = re.compile(r"(?P<path>.+):(?P<offset>\d+):(?P<length>\d+)", re.DOTALL)
 
@@ -22,15 +26,17 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     The sibling keeps the suffix of `path`, since some writers choose their format by it.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(path)
-    try:
-        yield temporary
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _clear_litter(path.parent)
+        try:
+            yield temporary
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -40,22 +46,94 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     When another process has published `path` in the meantime, theirs stays and ours is removed.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(path)
-    temporary.mkdir()
-    try:
-        yield temporary
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _clear_litter(path.parent)
+        temporary.mkdir()
         try:
-            os.rename(temporary, path)
-        except OSError:
-            if not (path.is_dir() and any(path.iterdir())):
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            yield temporary
+            try:
+                os.rename(temporary, path)
+            except OSError:
+                if not (path.is_dir() and any(path.iterdir())):
+                    raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """What the disk refuses while something is written is one sentence that names it, whichever library wrote."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        fault = disk_fault(error)
+        if fault is None or isinstance(error, FileNotFoundError):
+            raise
+        raise InputError(f"{path} cannot be written: {fault}.") from error
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse, before hours of work, a file that could not be written afterwards; nothing is left there."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file in it, for example {path / 'out.txt'}.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no ordinary file, and would be replaced by one: name another.")
+    missing = [folder for folder in path.parents if not folder.exists()]
+    with contextlib.suppress(_Enough), atomic_write(path) as temporary:
+        temporary.touch()
+        raise _Enough
+    for folder in missing:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+class _Enough(Exception):
+    """It can be written."""
 
 
 def _sibling(path: Path) -> Path:
-    return path.with_name(f".{path.stem}.{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
+    return path.with_name(f".{path.stem}.{os.getpid()}-{_host()}{secrets.token_hex(4)}{path.suffix}")
+
+
+@cache
+def _host() -> str:
+    """By which a machine knows its own processes where several write to one disk."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:4]
+
+
+_cleared: set[str] = set()  # folders that this process has looked through
+
+
+def _clear_litter(folder: Path) -> None:
+    """Remove what processes of this machine that were killed left behind when they wrote to a folder."""
+    if (key := os.path.abspath(folder)) in _cleared:
+        return
+    _cleared.add(key)
+    name = re.compile(rf"\..+\.(\d+)-{_host()}[0-9a-f]{{8}}(\.[^.]+)?")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in [entry for entry in entries if entry.name.startswith(".")]:
+            match = name.fullmatch(entry.name)
+            if match is None or _is_alive(int(match[1])):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def cache_dir() -> Path:

@@ -14,10 +14,18 @@ def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; OSError, or ValueError if it is damaged or nested beyond reason."""
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if the file is missing, damaged or holds something else."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -32,8 +32,11 @@ def load_backbone(
     source_language: spoken or read, for models of many languages; by default what the directory says
     device, precision: where it computes and with how many bits, see ``npda.models.devices``
     """
+    from torch import nn
+
     from npda.models.devices import choose_device, choose_dtype
     from npda.models.families import OWN, family
+    from npda.models.weights import check_numbers
 
     device = choose_device(device)
     dtype = choose_dtype(device, precision)
@@ -47,9 +50,13 @@ def load_backbone(
         )
     try:
         backbone = opener.from_pretrained(directory, source_language)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+    except InputError:
+        raise
+    except Exception as error:  # a directory from elsewhere may hold anything
+        reason = " ".join(str(error).split())[:500] or type(error).__name__
         raise InputError(f"{directory}: the model cannot be loaded: {reason}") from error
+    if isinstance(backbone, nn.Module):
+        check_numbers(backbone.state_dict(), directory)
     backbone.place(device, dtype)
     return backbone
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from npda.io.errors import InputError
+from npda.io.records import read_json
 
 
 def read_config(directory: Path) -> dict:
@@ -14,8 +14,8 @@ def read_config(directory: Path) -> dict:
     if not path.is_file():
         raise InputError(f"{directory} is not a model directory: it has no config.json.")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        config = read_json(path)
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} is not JSON ({error}); restore it from the model's source.") from error
     if not isinstance(config, dict):
         raise InputError(f"{path} does not hold a JSON object; restore it from the model's source.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npda.io.errors import InputError
+from npda.io.records import read_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,17 +59,21 @@ def weight_names(directory: Path) -> set[str]:
 
 def load_weights(directory: Path) -> dict[str, Tensor]:
     """The weights of a model directory by name, from one file or from several."""
-    from safetensors.torch import load_file
+    from npda.models.weights import read_weights
 
     with _readable(directory):
         single = directory / WEIGHTS
         files = [single] if single.is_file() else [directory / name for name in set(_weight_map(directory).values())]
-        return {name: weight for path in files for name, weight in load_file(path).items()}
+    return {name: weight for path in files for name, weight in read_weights(path).items()}
 
 
 def _weight_map(directory: Path) -> dict[str, str]:
-    """Name of a weight → its file."""
-    return dict(json.loads((directory / f"{WEIGHTS}.index.json").read_text(encoding="utf-8"))["weight_map"])
+    """Name of a weight → its file, which lies in the same directory."""
+    found = dict(read_json(directory / f"{WEIGHTS}.index.json")["weight_map"])
+    for name in found.values():
+        if Path(name).name != name:
+            raise ValueError(f"{name!r} is no file of the directory")
+    return found
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from npda.io.errors import InputError
@@ -23,6 +22,7 @@ from npda.models.config import read_config
 from npda.models.layers.decoder import output_scores, target_prompt
 from npda.models.layers.stream import with_room
 from npda.models.text_encoder import TextEncoder, TextEncoderSize, positions
+from npda.models.weights import load_into, read_weights
 from npda.text import Vocabulary
 
 MODEL_TYPE = "npda-language-model"
@@ -64,8 +64,8 @@ class LanguageModel(nn.Module):
             raise InputError(f"{directory}: the vocabulary is not the one the language model was trained with.")
         try:
             model = cls(TextEncoderSize(**config), vocabulary)
-            model.load_state_dict(load_file(directory / "model.safetensors"))
-        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+            load_into(model, read_weights(directory / "model.safetensors"), directory)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the language model cannot be loaded: {reason}") from error
         if target is not None:

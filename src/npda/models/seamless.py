@@ -34,6 +34,7 @@ from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.seamless_tokens import language_tags, source_tokens
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
 from npda.models.torch_backbone import TorchBackbone
+from npda.models.weights import open_part, open_pretrained
 
 transformers_logging.disable_progress_bar()
 logger = logging.getLogger(__name__)
@@ -91,13 +92,11 @@ class Seamless(TorchBackbone):
             )
         check_vocabulary(directory)
         _tell_licence()
-        model = SpeechAndText.from_pretrained(
-            directory, "text_encoder" in parts, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
+        model = open_pretrained(SpeechAndText, directory, "text_encoder" in parts)
         return cls(
             model,
-            SeamlessM4TTokenizer.from_pretrained(directory, local_files_only=True),
-            SeamlessM4TFeatureExtractor.from_pretrained(directory, local_files_only=True),
+            open_part(SeamlessM4TTokenizer, directory),
+            open_part(SeamlessM4TFeatureExtractor, directory),
             source_language,
         ).eval()
 

@@ -107,6 +107,9 @@ class Speech2Text(TorchBackbone):
             Vocabulary.load(source) if source.is_dir() else None,
             TextEncoder.from_pretrained(text) if text.is_dir() else None,
         )
+        _check_size(directory, backbone.target, model.config.vocab_size)
+        if backbone.source is not None and backbone.text_encoder is not None:
+            _check_size(source, backbone.source, backbone.text_encoder.size.vocabulary)
         if (adapters := directory / ADAPTERS_DIRECTORY).is_dir():
             backbone.adapters = Adapters.from_pretrained(adapters, backbone.tags)
         if (selection := directory / SELECTION_DIRECTORY).is_dir():
@@ -217,6 +220,12 @@ class Speech2Text(TorchBackbone):
         encoder = self.model.model.encoder
         x = x + positions(encoder.embed_positions, 0, x.shape[1])
         return Memory(encoder_states(encoder, x, mask, self.packing, adapt), mask)
+
+
+def _check_size(directory: Path, vocabulary: Vocabulary, size: int) -> None:
+    """Refuse the vocabulary of another model."""
+    if len(vocabulary) != size:
+        raise InputError(f"{directory}: the vocabulary has {len(vocabulary)} pieces, the model {size}: restore both.")
 
 
 def _halved(lengths: Tensor) -> Tensor:

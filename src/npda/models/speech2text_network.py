@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 from npda.models.config import read_config
 from npda.models.hub import load_weights
 from npda.models.layers.transformer import (
@@ -31,6 +32,7 @@ from npda.models.layers.transformer import (
     TokenEmbedding,
     initialize,
 )
+from npda.models.weights import check_names
 
 MODEL_TYPE = "speech_to_text"
 
@@ -177,19 +179,17 @@ class Speech2TextNetwork(nn.Module):
 
     @classmethod
     def from_pretrained(cls, directory: Path) -> Speech2TextNetwork:
-        """ValueError where the weights are not those that config.json describes."""
+        """InputError where the weights are not those that config.json describes."""
         config = Speech2TextConfig.from_json(read_config(directory))
         path = directory / _GENERATION
-        generation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        generation = read_json(path) if path.is_file() else None
         with torch.device("meta"):  # no time for random weights
             network = cls(config, generation)
         weights = {name: weight.float() for name, weight in load_weights(directory).items()}
         if config.tie_word_embeddings:
             weights[_TIED] = weights.get("model.decoder.embed_tokens.weight", torch.empty(0))
         wanted = network.state_dict()
-        missing = [name for name in wanted if name not in weights or weights[name].shape != wanted[name].shape]
-        if missing:
-            raise ValueError(f"{len(missing)} weights are missing or of another size, for instance {missing[0]}")
+        check_names(wanted, weights, directory)
         network.load_state_dict({name: weights[name] for name in wanted}, assign=True)
         network._tie()
         return network

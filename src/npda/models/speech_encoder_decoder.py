@@ -27,6 +27,7 @@ from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.tagged_tokens import TaggedTokens, check_vocabulary
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.models.torch_backbone import TorchBackbone
+from npda.models.weights import open_part, open_pretrained
 
 transformers_logging.disable_progress_bar()
 
@@ -68,18 +69,17 @@ class SpeechEncoderDecoder(TorchBackbone):
         directory = Path(directory)
         config = read_config(directory)
         for half, family in _FAMILIES.items():
-            found = config.get(half, {}).get("model_type")
+            described = config.get(half)
+            found = described.get("model_type") if isinstance(described, dict) else None
             if found != family:
                 raise InputError(f"{directory}: its {half} is of type {found!r}; only {family} can be opened.")
         check_vocabulary(directory)
-        model = SpeechEncoderDecoderModel.from_pretrained(
-            directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
+        model = open_pretrained(SpeechEncoderDecoderModel, directory)
         text = directory / _TEXT_DIRECTORY
         return cls(
             model,
-            AutoTokenizer.from_pretrained(directory, local_files_only=True),
-            Wav2Vec2FeatureExtractor.from_pretrained(directory, local_files_only=True),
+            open_part(AutoTokenizer, directory),
+            open_part(Wav2Vec2FeatureExtractor, directory),
             TextEncoder.from_pretrained(text) if text.is_dir() else None,
         ).eval()
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models.backbone import Memory
+from npda.models.config import read_config
 from npda.models.layers.decoder import decoder_states, decoder_stream, output_scores, target_prompt
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import TransformerStream
@@ -22,6 +22,7 @@ from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.speech2text_network import Decoder, Speech2TextConfig
 from npda.models.text_encoder import TextEncoder, TextEncoderSize
 from npda.models.torch_backbone import TorchBackbone
+from npda.models.weights import load_into, read_weights
 from npda.text import Vocabulary
 
 MODEL_TYPE = "npda-text2text"
@@ -82,11 +83,11 @@ class Text2Text(TorchBackbone):
         directory = Path(directory)
         source, target = Vocabulary.load(directory / SOURCE_DIRECTORY), Vocabulary.load(directory)
         try:
-            config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+            config = read_config(directory)
             config.pop("model_type")
             model = cls(Text2TextSize(**config), source, target)
-            model.load_state_dict(load_file(directory / "model.safetensors"))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+            load_into(model, read_weights(directory / "model.safetensors"), directory)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the model cannot be loaded: {reason}") from error
         return model.eval()

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 from npda.models.backbone import Memory
 from npda.models.layers.masks import attention_mask
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import SelfLayer
 from npda.models.state_map import StateMap
+from npda.models.weights import load_into, read_weights
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -104,11 +105,11 @@ class TextEncoder(nn.Module):
     def from_pretrained(cls, directory: str | Path) -> TextEncoder:
         directory = Path(directory)
         try:
-            size = TextEncoderSize(**json.loads((directory / _CONFIG).read_text(encoding="utf-8")))
-            encoder, weights = cls(size), load_file(directory / _WEIGHTS)
+            size = TextEncoderSize(**read_json(directory / _CONFIG))
+            encoder, weights = cls(size), read_weights(directory / _WEIGHTS)
             encoder.state_map = StateMap.among(weights, size.dim)
-            encoder.load_state_dict(weights)
-        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+            load_into(encoder, weights, directory / _WEIGHTS)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the text encoder cannot be loaded: {reason}") from error
         return encoder.eval()

@@ -29,6 +29,7 @@ from npda.models.layers.encoder import encoder_states
 from npda.models.layers.packing import Packing
 from npda.models.layers.stream import StreamLayer, TransformerStream
 from npda.models.torch_backbone import TorchBackbone
+from npda.models.weights import open_part, open_pretrained
 from npda.models.whisper_text import LAYERS, WhisperTextEncoder
 from npda.models.whisper_tokens import WhisperTokens
 
@@ -86,14 +87,12 @@ class Whisper(TorchBackbone):
     def from_pretrained(cls, directory: str | Path, source_language: str | None = None) -> Whisper:
         """source_language: that is spoken and read, by default the one the directory was saved with"""
         directory = Path(directory)
-        model = WhisperForConditionalGeneration.from_pretrained(
-            directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
+        model = open_pretrained(WhisperForConditionalGeneration, directory)
         text = directory / _TEXT_DIRECTORY
         return cls(
             model,
-            WhisperTokenizer.from_pretrained(directory, local_files_only=True),
-            WhisperFeatureExtractor.from_pretrained(directory, local_files_only=True),
+            open_part(WhisperTokenizer, directory),
+            open_part(WhisperFeatureExtractor, directory),
             source_language,
             WhisperTextEncoder.from_pretrained(text, model.config) if text.is_dir() else None,
         ).eval()

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import WhisperConfig
 from transformers.models.whisper.modeling_whisper import WhisperEncoder, WhisperEncoderLayer
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 from npda.models.backbone import Memory
 from npda.models.layers.encoder import ready_layers
 from npda.models.layers.masks import attention_mask
 from npda.models.layers.packing import Packing
 from npda.models.state_map import StateMap
+from npda.models.weights import load_into, read_weights
 
 LAYERS = 3  # of the speech encoder that are copied, from the top
 
@@ -92,11 +93,11 @@ class WhisperTextEncoder(nn.Module):
         """config: of the model it belongs to"""
         directory = Path(directory)
         try:
-            encoder = cls(config, json.loads((directory / _CONFIG).read_text(encoding="utf-8"))["layers"])
-            weights = load_file(directory / _WEIGHTS)
+            encoder = cls(config, read_json(directory / _CONFIG)["layers"])
+            weights = read_weights(directory / _WEIGHTS)
             encoder.state_map = StateMap.among(weights, config.d_model)
-            encoder.load_state_dict(weights)
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            load_into(encoder, weights, directory / _WEIGHTS)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the text encoder cannot be loaded: {reason}") from error
         return encoder.eval()

@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from npda.datastore.format import FileInfo
@@ -22,6 +21,7 @@ from npda.io import limits
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models.devices import follow
+from npda.models.weights import load_into, read_weights
 
 WEIGHTS, SETTINGS = "adaptive.safetensors", "adaptive.json"
 
@@ -167,7 +167,7 @@ def load_adaptive(directory: Path) -> tuple[AdaptiveCombiner, str]:
         raise InputError(f"{weights} is not the file {SETTINGS} speaks of; {remedy}")
     combiner = AdaptiveCombiner(options)
     try:
-        combiner.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError):
+        load_into(combiner, read_weights(weights), weights)
+    except InputError:
         raise InputError(f"{weights} does not hold the network {SETTINGS} speaks of; {remedy}") from None
     return combiner.eval(), saved.store

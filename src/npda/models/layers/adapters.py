@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 from npda.models.layers.stream import Adapt
+from npda.models.weights import load_into, read_weights
 
 ANY = "any"  # the only set of a model without language tags
 
@@ -122,12 +123,13 @@ class Adapters(nn.Module):
     def from_pretrained(cls, directory: str | Path, tags: Mapping[int, str]) -> Adapters:
         directory = Path(directory)
         try:
-            config = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))
+            config = read_json(directory / _CONFIG)
             languages = config.pop("languages")
             adapters = cls(AdapterSize(**config), languages, tags)
             for language, module in adapters.sets.items():
-                module.load_state_dict(load_file(directory / f"{language}.safetensors"))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
+                path = directory / f"{language}.safetensors"
+                load_into(module, read_weights(path), path)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the adapters cannot be loaded: {reason}") from error
         return adapters.eval()

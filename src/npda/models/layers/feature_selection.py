@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.records import read_json
 from npda.models.backbone import Memory
+from npda.models.weights import load_into, read_weights
 
 _BETA, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1  # temperature and the interval that is clipped to [0, 1]: Louizos et al.
 # log α of a fresh gate, as in the paper, which has no bias: not 0 in decoding, 0 in one of six draws in training. The
@@ -102,9 +103,9 @@ class FeatureSelection(nn.Module):
     def from_pretrained(cls, directory: str | Path) -> FeatureSelection:
         directory = Path(directory)
         try:
-            selection = cls(**json.loads((directory / _CONFIG).read_text(encoding="utf-8")))
-            selection.load_state_dict(load_file(directory / _WEIGHTS))
-        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+            selection = cls(**read_json(directory / _CONFIG))
+            load_into(selection, read_weights(directory / _WEIGHTS), directory / _WEIGHTS)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{directory}: the feature selection cannot be loaded: {reason}") from error
         return selection.eval()
