@@ -129,6 +129,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_everything_as_it_was(tmp_path, e
 
 def test_places_that_cannot_be_written_are_found_out_beforehand(tmp_path):
     check_writable(tmp_path / "new" / "deep" / "out.txt")
+    check_writable(tmp_path / f"{'ü' * 120}.safetensors")  # 252 bytes
     assert os.listdir(tmp_path) == []
     (tmp_path / "file").write_text("x")
     os.mkfifo(tmp_path / "fifo")

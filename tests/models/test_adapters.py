@@ -188,7 +188,7 @@ def test_damaged_adapters_get_one_sentence(damage, tmp_path):
 def test_damaged_weights_get_one_sentence(tmp_path):
     adapted().save_pretrained(tmp_path)
     (tmp_path / "adapters" / "de.safetensors").write_bytes(b"damaged")
-    with pytest.raises(InputError, match="de.safetensors cannot be read"):
+    with pytest.raises(InputError, match=r"de\.safetensors cannot be read"):
         load_speech2text(tmp_path)
 
 

@@ -174,7 +174,7 @@ def test_directory(tmp_path):
         LanguageModel.from_pretrained(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"x")
     tiny.vocabulary().save(tmp_path)
-    with pytest.raises(InputError, match="model.safetensors cannot be read"):
+    with pytest.raises(InputError, match=r"model\.safetensors cannot be read"):
         LanguageModel.from_pretrained(tmp_path)
     tiny.backbone().save_pretrained(tmp_path / "other")
     with pytest.raises(InputError, match="is not a language model"):

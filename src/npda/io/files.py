@@ -79,11 +79,11 @@ def writing(path: str | Path) -> Iterator[None]:
 def check_writable(path: str | Path) -> None:
     """Refuse, before hours of work, a file that could not be written afterwards; nothing is left there."""
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path} is a folder: name a file in it, for example {path / 'out.txt'}.")
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise InputError(f"{path} is no ordinary file, and would be replaced by one: name another.")
-    missing = [folder for folder in path.parents if not folder.exists()]
+    missing = [folder for folder in path.parents if not os.path.exists(folder)]
     with contextlib.suppress(_Enough), atomic_write(path) as temporary:
         temporary.touch()
         raise _Enough
@@ -97,7 +97,8 @@ class _Enough(Exception):
 
 
 def _sibling(path: Path) -> Path:
-    return path.with_name(f".{path.stem}.{os.getpid()}-{_host()}{secrets.token_hex(4)}{path.suffix}")
+    # Some letters of a long name are enough: with all of them the sibling's could be too long.
+    return path.with_name(f".{path.stem[:40]}.{os.getpid()}-{_host()}{secrets.token_hex(4)}{path.suffix}")
 
 
 @cache
