@@ -66,12 +66,14 @@ def test_numbers_that_nobody_means_are_refused_by_every_verb():
 
 
 def test_the_absurd_is_refused_in_python_too():
+    options: dict[str, Any]
     for options in ({"k": 100_000}, {"temperature": float("nan")}, {"temperature": 1e-30}, {"lambda_": float("nan")}):
         with pytest.raises(ValueError, match="must be from"):
             KnnOptions(**options)
     for options in ({"beam": 5000}, {"length_penalty": 1e308}, {"length_penalty": float("nan")}):
         with pytest.raises(ValueError, match="must be from"):
             SearchOptions(**options)
+    change: dict[str, Any]
     for change in ({"learning_rate": float("nan")}, {"clip": float("inf")}, {"seed": 1 << 70}):
         with pytest.raises(InputError, match="must be from"):
             TrainingSettings(**change)

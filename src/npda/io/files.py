@@ -79,6 +79,8 @@ def writing(path: str | Path) -> Iterator[None]:
 def check_writable(path: str | Path) -> None:
     """Refuse, before hours of work, a file that could not be written afterwards; nothing is left there."""
     path = Path(path)
+    with writing(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()  # or its name is too long
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder: name a file in it, for example {path / 'out.txt'}.")
     if os.path.exists(path) and not os.path.isfile(path):
