@@ -25,6 +25,7 @@ _MODEL = "sentencepiece.bpe.model"
 _IDS = "vocab.json"
 _CONFIG = "tokenizer_config.json"
 _LANGUAGES_KEY = "npda_languages"
+_LANGUAGE_KEY = "npda_language"
 
 
 class Vocabulary:
@@ -45,10 +46,13 @@ class Vocabulary:
         ids: dict[str, int],
         languages: Sequence[str] = (),
         uppercase: bool = False,
+        language: str = "",
     ):
-        """model: a serialised SentencePiece model; ids: the id of every piece;
-        uppercase: decode to capitals, as some public checkpoints want it."""
+        """model: a serialised SentencePiece model; ids: the id of every piece; languages: with a tag each;
+        uppercase: decode to capitals, as some public checkpoints want it; language: that the model knows without a
+        tag, its only one, where that is known"""
         self.languages = tuple(languages)
+        self.language = language
         self._model = model
         self._ids = ids
         self._pieces = {id_: piece for piece, id_ in ids.items() if not self._is_mark(piece)}
@@ -154,6 +158,8 @@ class Vocabulary:
             config[_LANGUAGES_KEY] = list(self.languages)
             if set(self.languages) <= set(MUSTC_LANGUAGES):
                 config |= {"lang_codes": "mustc", "tgt_lang": self.languages[0]}
+        if self.language and not self.languages:
+            config[_LANGUAGE_KEY] = self.language
         with atomic_write(directory / _MODEL) as temporary:
             temporary.write_bytes(self._model)
         for name, content in ((_IDS, self._ids), (_CONFIG, config)):
@@ -180,6 +186,7 @@ class Vocabulary:
                 ids,
                 languages,
                 uppercase=bool(config.get("do_upper_case", False)),
+                language=str(config.get(_LANGUAGE_KEY, "")),
             )
         except RuntimeError:
             raise InputError(f"{directory / _MODEL} is not a SentencePiece model; copy it again.") from None

@@ -33,6 +33,7 @@ from npda.models.devices import Precision, choose_device
 from npda.models.features import features_of
 from npda.models.hub import model_directory
 from npda.models.inputs import hear_batch
+from npda.models.languages import check_spoken
 from npda.segmentation import Detector, Pauses, Stretch, gathered, stretches
 from npda.terms.ear import of_rows
 from npda.terms.replacing import Placed, Replacement
@@ -143,6 +144,7 @@ class Translator:
         """The same model, told what is spoken; it has no weights of its own. Models that hear it themselves stay as
         they are. source_language: by name (English) or code (en)"""
         spoken = language_code(source_language)
+        check_spoken(self.backbone, spoken)
         if spoken == self.backbone.source_language or not isinstance(self.backbone, HearsMany):
             return self
         return Translator(self.backbone.hearing(spoken), self.directory)

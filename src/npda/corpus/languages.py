@@ -118,6 +118,11 @@ _CODES = {name.casefold(): code for code, names in NAMES.items() for name in nam
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")  # de, deu, de-AT, deu_Latn
 
 
+def is_code(language: str) -> bool:
+    """Whether it looks like the code of a language."""
+    return _CODE.fullmatch(language) is not None
+
+
 def language_code(language: str) -> str:
     """The code of a language that is given by its name, in any case. What looks like a code stays as it is."""
     given = language.strip()

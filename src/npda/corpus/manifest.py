@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from npda.corpus.languages import is_code
 from npda.io.errors import InputError
 from npda.io.files import audio_piece, read_lines, stream_lines, write_lines
 
@@ -128,6 +129,14 @@ def _check(where: str, utterance: Utterance) -> None:
     for name in ("id", "audio", "tgt_text"):
         if not getattr(utterance, name).strip():
             raise InputError(f"{where}, column {name}: empty; fill it in or delete the line.")
+    for name in ("src_lang", "tgt_lang"):
+        check_language(where, name, getattr(utterance, name))
+
+
+def check_language(where: str, column: str, language: str) -> None:
+    """Refuse what cannot be the code of a language; where none is named it is up to the options."""
+    if language and not is_code(language):
+        raise InputError(f"{where}, column {column}: {language!r} is no language; give its code, such as de.")
 
 
 def _frames(where: str, value: str) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
 
-from npda.corpus.manifest import column_places, join_row, split_row
+from npda.corpus.manifest import check_language, column_places, join_row, split_row
 from npda.io.errors import InputError
 from npda.io.files import stream_lines, write_lines
 
@@ -53,6 +53,7 @@ def stream_pairs(path: str | Path) -> Iterator[Pair]:
         for name in REQUIRED:
             if not getattr(pair, name).strip():
                 raise InputError(f"{path}, line {number}, column {name}: empty; fill it in or delete the line.")
+        check_language(f"{path}, line {number}", "tgt_lang", pair.tgt_lang)
         found += 1
         yield pair
     if not found:

@@ -52,6 +52,7 @@ class Encoder:
         self._projection = projection
         self._dim = backbone.dim if projection is None else projection.dim
         self._device = device_of(backbone)
+        self._prompts: dict[tuple[int, ...], str] = {}  # what targets begin with → the language that is so begun
 
     def encode(self, sentences: Sequence[Sentence]) -> tuple[Chunk, int]:
         """The entries of a chunk in the order of its sentences, and how many sentences the model has no room for."""
@@ -83,7 +84,13 @@ class Encoder:
 
     def _prepare(self, sentence: Sentence) -> _Prepared | None:
         backbone = self._backbone
-        prompt = backbone.prompt(sentence.tgt_lang or self._language)
+        language = sentence.tgt_lang or self._language
+        prompt = backbone.prompt(language)
+        if language and (known := self._prompts.setdefault(tuple(prompt), language)) != language:
+            raise InputError(
+                f"The sentences are translated into {known} and into {language}, and the model writes one language "
+                "only: take those of its own."
+            )
         tokens = [*prompt, *backbone.target.encode(sentence.tgt_text), backbone.target.eos]
         if len(tokens) - 1 > backbone.max_target:
             return None

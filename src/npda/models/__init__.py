@@ -36,6 +36,7 @@ def load_backbone(
 
     from npda.models.devices import choose_device, choose_dtype
     from npda.models.families import OWN, family
+    from npda.models.languages import check_spoken
     from npda.models.weights import check_numbers
 
     device = choose_device(device)
@@ -55,6 +56,8 @@ def load_backbone(
     except Exception as error:  # a directory from elsewhere may hold anything
         reason = " ".join(str(error).split())[:500] or type(error).__name__
         raise InputError(f"{directory}: the model cannot be loaded: {reason}") from error
+    if source_language is not None:
+        check_spoken(backbone, source_language)
     if isinstance(backbone, nn.Module):
         check_numbers(backbone.state_dict(), directory)
     backbone.place(device, dtype)

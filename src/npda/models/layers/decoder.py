@@ -12,6 +12,7 @@ from torch.nn.functional import dropout, linear
 
 from npda.io.errors import InputError
 from npda.models.backbone import Memory
+from npda.models.languages import check_only
 from npda.models.layers.masks import attention_mask, causal_mask
 from npda.models.layers.packing import Pack, Packing, plain
 from npda.models.layers.stream import Adapt, Choose, StreamLayer, TransformerStream
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # nobody waits for a family that is not used
 def target_prompt(target: Vocabulary, language: str | None, start: int = Vocabulary.eos) -> list[int]:
     """What every target begins with: the start symbol, fairseq's </s>, and the language's tag if there are any."""
     if not target.languages:
+        check_only(target.language, language, "write")
         return [start]
     if language is None:
         raise InputError(f"The model translates into {', '.join(target.languages)}: choose a language.")

@@ -159,6 +159,7 @@ def train_speech(
             backbone = _create(run.start, model)
             features = filterbanks.then(backbone.normalizer)
         if isinstance(backbone, Speech2Text):
+            _tell_languages(backbone, model.task, utterances)
             source = _choose_parameters(backbone, model, settings, utterances)
         data = SpeechData(utterances, backbone, model.task, source, settings.max_frames, features)
         dev = SpeechData(dev_utterances, backbone, model.task, source, settings.max_frames, progress=progress)
@@ -209,6 +210,15 @@ def _vocabularies(utterances: list[Utterance], model: SpeechModel) -> tuple[Voca
     found = sorted({u.tgt_lang for u in utterances})
     languages = model.languages or (found if len(found) > 1 else ())
     return Vocabulary.train((u.tgt_text for u in utterances), model.target_size, languages), source
+
+
+def _tell_languages(backbone: Speech2Text, task: Task, utterances: list[Utterance]) -> None:
+    """A model of one language remembers which, so that nobody asks it for another."""
+    spoken, written = {u.src_lang for u in utterances}, {u.tgt_lang for u in utterances}
+    sides = [(backbone.source, spoken), (backbone.target, written if task == "st" else spoken)]
+    for vocabulary, languages in sides:
+        if vocabulary is not None:
+            vocabulary.language = next(iter(languages)) if len(languages) == 1 else ""
 
 
 def _create(start: Path, model: SpeechModel) -> Speech2Text:

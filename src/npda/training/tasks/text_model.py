@@ -87,6 +87,8 @@ def train_text(
         running().wait_for_everyone()
         torch.manual_seed(settings.seed)
         backbone = Text2Text.create(model.preset, *model.load_vocabularies(run.start))
+        written = {pair.tgt_lang for pair in read_texts(pairs)}
+        backbone.target.language = next(iter(written)) if len(written) == 1 else ""
         return train(
             TextToText(backbone, settings.label_smoothing),
             TextData(read_texts(pairs), backbone),
