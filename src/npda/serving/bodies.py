@@ -7,7 +7,7 @@ import unicodedata
 from typing import Annotated, Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect, Request
 
@@ -20,15 +20,17 @@ MOST = 4 * MEGABYTE  # bytes of a body
 M = TypeVar("M", bound=BaseModel)
 
 
-def plain(text: str) -> str:
+def plain(text: Any) -> Any:
     """White space folded; refused where it could not be stored, or shown to anybody."""
+    if not isinstance(text, str):
+        return text  # which is refused next
     text = " ".join(text.split())
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise PydanticCustomError("not_plain", "it holds control characters or halves of characters")
     return text
 
 
-Plain = Annotated[str, AfterValidator(plain)]
+Plain = Annotated[str, BeforeValidator(plain)]
 
 
 class Body(BaseModel):

@@ -185,11 +185,13 @@ class StoreLibrary:
                 self.tidy()
 
     def delete(self, name: str) -> None:
-        """Those who read it go on; nobody finds it any more."""
+        """With its corrections. Those who read it go on; nobody finds it any more."""
         with self._lock:
             places = self._places()
             if name not in places:
-                raise self._unknown(name)
+                if self.overlays is None or not self.overlays.remove_all(name):
+                    raise self._unknown(name)
+                return
             if not places[name][1]:
                 raise Refusal(403, f"The store {name} is only read by this server: remove it from its folder.")
             link = self.stores / name
@@ -205,6 +207,8 @@ class StoreLibrary:
                 self._retire(version)
             elif self.versions in target.parents:
                 shutil.rmtree(target.parent, ignore_errors=True)
+            if self.overlays is not None:
+                self.overlays.remove_all(name)
 
     def tidy(self, wanted: Sequence[str] = ()) -> None:
         """Remove versions that no name stands for and nobody reads. wanted: folders that unfinished jobs still need"""

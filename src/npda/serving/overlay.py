@@ -21,3 +21,7 @@ class Overlays(Protocol):
     def counts(self, store: str) -> dict[tuple[str, str], int]:
         """Keys over a store, by the models they are of."""
         ...
+
+    def remove_all(self, store: str) -> int:
+        """Take away what lies over a store. → how many sentences"""
+        ...
