@@ -14,6 +14,20 @@ export function el(name, attributes = {}, ...children) {
 
 export const $ = id => document.getElementById(id);
 
+const SVG = "http://www.w3.org/2000/svg";
+
+// One of the symbols in index.html
+export function icon(name) {
+  const picture = document.createElementNS(SVG, "svg"), use = document.createElementNS(SVG, "use");
+  picture.setAttribute("class", "icon");
+  picture.setAttribute("aria-hidden", "true");
+  use.setAttribute("href", `#icon-${name}`);
+  picture.append(use);
+  return picture;
+}
+
+export const setIcon = (button, name) => button.querySelector("use").setAttribute("href", `#icon-${name}`);
+
 let numbers = 0;
 export const freshId = name => `${name}-${++numbers}`;
 

@@ -39,7 +39,7 @@ export async function goLive({ level, ended, whole }) {
     const event = JSON.parse(data);
     if (event.type === "partial") view.partial(event);
     if (event.type === "final") view.final(event);
-    if (event.type === "overload") trouble(t("overload", { n: event.dropped_seconds }));
+    if (event.type === "overload") trouble(t("overload", { n: Math.round(event.waiting_seconds) }));
     if (event.type === "error") end(event.message);
     if (event.type === "done") end("");
   };
@@ -51,7 +51,9 @@ export async function goLive({ level, ended, whole }) {
     microphone = await listen(samples => {
       level(samples);
       if (portions.length < KEPT) portions.push(samples);
-      if (socket.readyState === WebSocket.OPEN && socket.bufferedAmount < TOO_FAR_BEHIND) socket.send(samples);
+      if (socket.readyState !== WebSocket.OPEN) return;
+      if (socket.bufferedAmount < TOO_FAR_BEHIND) socket.send(samples);
+      else trouble(t("skipped"));
     });
   } catch (error) {
     await end("");
@@ -73,7 +75,7 @@ function show(finals) {
   const written = writtenLanguage();
   const log = el("div", { role: "log", "aria-live": "polite", "aria-label": t("captions"), class: "captions", lang: written });
   const stable = el("span", { class: "stable" }), unstable = el("span", { class: "unstable soft" });
-  const now = el("p", { class: "caption now", lang: written }, stable, " ", unstable);
+  const now = el("p", { class: "caption now", lang: written }, stable, unstable);
   const foot = el("div", { class: "row foot" });
   const state = el("span", { class: "soft small" }, t("listening"));
   fill($("captions"), el("section", { class: "card live", "aria-labelledby": "captions-title" },

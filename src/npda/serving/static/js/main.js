@@ -10,6 +10,7 @@ import { onJobEnd, showJobs, watchJobs } from "./jobs.js";
 import { goLive } from "./live.js";
 import { listen, loudness, wav } from "./microphone.js";
 import { attempt, calm, say } from "./notices.js";
+import { hush } from "./player.js";
 import { showResult, time } from "./result.js";
 import { spokenLanguage, state, ways, writtenLanguage } from "./state.js";
 import { loadStores, showStores } from "./stores.js";
@@ -25,7 +26,7 @@ let session = null; // a recording or live captions
 async function translate(file, name, example = null) {
   under?.abort();
   const controller = (under = new AbortController());
-  state.last = { file, name, example };
+  hush();
   fill($("captions"));
   const waiting = progress(name, controller);
   try {
@@ -37,10 +38,11 @@ async function translate(file, name, example = null) {
     if (helped && raw.segments.some(segment => !segment.explanation))
       alone = await api.translate(file, { ...asked, stores: "none", terms: "" }, controller.signal);
     const sentences = raw.segments.map((segment, place) => sentence(segment, alone?.segments[place]));
-    answer = { name, raw, sentences, example, spoken: spokenLanguage(), written: writtenLanguage() };
+    answer = { file, name, raw, helped: Boolean(helped) || raw.segments.some(segment => segment.explanation), sentences, example, spoken: spokenLanguage(), written: writtenLanguage() };
     show();
     const text = sentences.map(one => one.text).join(" ");
-    say(sentences.length ? t(sentences.some(one => one.changed) ? "done" : "doneSame", { text }) : t("nothingHeard"));
+    reveal();
+    say(sentences.length ? t(helped ? sentences.some(one => one.changed) ? "done" : "doneSame" : "done", { text }) : t("nothingHeard"), false);
     return true;
   } catch (error) {
     fill($("result"), answer ? [] : empty());
@@ -59,11 +61,18 @@ function progress(name, controller) {
     el("p", {}, t("working", { name }), " ", clock),
     el("progress", { "aria-label": t("working", { name }) }),
     el("button", { type: "button", onclick: () => controller.abort() }, t("cancel"))));
-  $("output").scrollIntoView({ block: "nearest" });
+  reveal();
   return setInterval(() => { clock.textContent = t("seconds", { n: Math.round((performance.now() - started) / 1000) }); }, 1000);
 }
 
-const empty = () => el("p", { class: "empty soft" }, t("empty"));
+// What has come is seen, on phones from its beginning.
+function reveal() {
+  const output = $("output");
+  output.scrollIntoView({ block: output.offsetHeight > 0.8 * innerHeight ? "start" : "nearest" });
+}
+
+const empty = () => el("div", { class: "empty soft" }, el("p", {}, t("empty")),
+  el("ul", { class: "plain-list" }, ["emptyFirst", "emptySecond", "emptyThird"].map(key => el("li", {}, t(key)))));
 
 function show() {
   if (!answer) return void fill($("result"), session ? [] : empty());
@@ -71,7 +80,7 @@ function show() {
 }
 
 async function again() {
-  const { file, name, example } = state.last;
+  const { file, name, example } = answer;
   if (await translate(file, name, example)) $("again")?.focus();
 }
 
@@ -96,7 +105,7 @@ async function record() {
     if (portions.length < 3) throw new Error(t("tooShort"));
     await translate(wav(portions, "recording.wav"), t("record"));
   });
-  say(t("recording"));
+  say(t("recording"), false);
 }
 
 async function live() {

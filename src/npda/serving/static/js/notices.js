@@ -1,17 +1,26 @@
 // What went wrong is a sentence that stays until it is closed; what went well is told to screen readers as well.
-import { $, el, fill } from "./dom.js";
+import { $, el, fill, icon } from "./dom.js";
 import { t } from "./i18n.js";
 
-export function say(text) {
+const SEEN = 5000; // milliseconds
+let timer = 0;
+
+// seen: by people who see the page as well, for a moment
+export function say(text, seen = true) {
   const status = $("status");
   status.textContent = "";
-  requestAnimationFrame(() => { status.textContent = text; });
+  clearTimeout(timer);
+  requestAnimationFrame(() => {
+    status.textContent = text;
+    status.className = seen ? "toast" : "hidden";
+    timer = setTimeout(() => { status.className = "hidden"; }, SEEN);
+  });
 }
 
 export function trouble(error) {
   if (error?.name === "AbortError") return;
   const message = typeof error === "string" ? error : error?.message || String(error);
-  fill($("trouble"), el("p", {}, message), el("button", { type: "button", class: "plain", "aria-label": t("dismiss"), onclick: calm }, "×"));
+  fill($("trouble"), el("p", {}, message), el("button", { type: "button", class: "plain", "aria-label": t("dismiss"), onclick: calm }, icon("close")));
 }
 
 export const calm = () => fill($("trouble"));

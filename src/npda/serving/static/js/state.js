@@ -3,7 +3,6 @@ export const state = {
   models: [], model: "", spoken: "", written: "",
   stores: [], mode: "auto", picked: new Set(),
   lists: [], inUse: new Set(),
-  last: null, // what was translated last: {file, name, example}
 };
 
 export function storesWanted() {

@@ -1,5 +1,5 @@
 // Why a word was chosen: the sentences of the stores behind it.
-import { el, freshId } from "./dom.js";
+import { el, freshId, icon } from "./dom.js";
 import { number, percent, probability, t } from "./i18n.js";
 import { verdict } from "./words.js";
 
@@ -11,7 +11,7 @@ export function why(word, { colours, correct, close, source, target }) {
   const panel = el("div", { class: "why", role: "region", "aria-labelledby": id },
     el("div", { class: "head" },
       el("h4", { id, tabindex: -1 }, word.end ? t("whyEnd") : t("whyTitle", { word: word.text })),
-      el("button", { type: "button", class: "plain", "aria-label": t("close"), onclick: close }, "×")),
+      el("button", { type: "button", class: "plain", "aria-label": t("close"), onclick: close }, icon("close"))),
     el("p", { class: `verdict by-${word.who}` }, ...reason(word)),
     word.tokens && probabilities(word),
     word.tokens && (word.evidence.length ? sentences(word.evidence, colours, source, target) : el("p", { class: "soft" }, t("noNeighbours"))),

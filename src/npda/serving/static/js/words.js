@@ -7,7 +7,7 @@ const WORD_BEGIN = "▁", END_PIECE = "</s>";
 // alone: the same segment as the model alone translates it, where no explanation tells
 export function sentence(segment, alone) {
   const e = segment.explanation;
-  const told = e ? e.words.map(word => explained(word, e.tokens)) : split(segment.text).map(text => ({ text, who: "both", share: 0, stores: [], evidence: [] }));
+  const told = e ? e.words.map(word => explained(word, e.tokens)) : split(segment.text).map(text => ({ text, who: "model", share: 0, stores: [], evidence: [] }));
   const spoken = told.filter(word => !word.end);
   const baseText = e ? e.base_text : alone?.text ?? segment.text;
   const base = e ? e.base_words : split(baseText).map(text => ({ text, kept: true }));
@@ -16,7 +16,7 @@ export function sentence(segment, alone) {
   for (const word of base) word.kept = false;
   for (const word of words) word.isNew = true;
   for (const [i, j] of kept) { base[i].kept = true; words[j].isNew = false; }
-  const ending = told.find(word => word.end);
+  const ending = told.find(word => word.end && word.who === "store"); // otherwise it has nothing to tell
   return {
     id: segment.id, start: segment.start, end: segment.end, text: segment.text, base, words: ending ? [...words, ending] : words,
     stores: shares(segment, spoken), changed: words.filter(word => word.isNew).length || base.filter(word => !word.kept).length,

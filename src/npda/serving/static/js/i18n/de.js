@@ -17,7 +17,10 @@ export default {
   translation: "Übersetzung", working: "{name} wird übersetzt …", cancel: "Abbrechen", seconds: "{n} s",
   cancelled: "Abgebrochen.",
   nothingHeard: "In dieser Aufnahme spricht niemand, soweit das Modell hören kann.",
-  empty: "Hier erscheint Ihre Übersetzung: das Modell allein neben dem Modell mit seinen Speichern, und warum jedes Wort gewählt wurde.",
+  empty: "Hier erscheint Ihre Übersetzung.",
+  emptyFirst: "Nehmen Sie sich auf, wählen Sie eine Datei, oder klicken Sie ein Beispiel an.",
+  emptySecond: "Sehen Sie, was das Modell allein sagt, und was es mit den Wörtern Ihres Fachs sagt.",
+  emptyThird: "Klicken Sie ein Wort an, um die Sätze dahinter zu sehen. Verbessern Sie einen Satz, und der nächste stimmt.",
   base: "Das Modell allein", adapted: "Mit Speichern und Listen", said: "Gesagt", wanted: "Referenz",
   same: "Beide Übersetzungen sind gleich.",
   changed: { one: "Ein Wort ist anders.", other: "{n} Wörter sind anders." },
@@ -48,6 +51,7 @@ export default {
   correctNew: "corrections (wird angelegt)", corrected: "In {store} gespeichert. Wird neu übersetzt …",
   correctedAgain: "Ihre Verbesserung wirkt.",
   again: "Neu übersetzen",
+  copy: "Kopieren", copied: "Kopiert.", cannotPlay: "Der Browser kann diese Aufnahme nicht abspielen.",
   download: "Herunterladen", retried: "erst bei einer zweiten Suche gefunden",
   // Speicher
   help: "Was hilft", stores: "Speicher", storesWhat: "Sätze eines Fachs. Sie reden bei jedem Wort mit, solange es um dieses Fach geht.",
@@ -82,7 +86,7 @@ export default {
   minutes: { one: "eine Minute", other: "{n} Minuten" }, inSeconds: { one: "eine Sekunde", other: "{n} Sekunden" },
   // live
   captions: "Live-Untertitel", listening: "Hört zu …", liveDone: "Die Live-Untertitel sind beendet.",
-  overload: "Der Server kommt nicht mit: {n} s wurden übersprungen.", liveLost: "Die Verbindung zum Server ist abgerissen.",
+  overload: "Der Server hat viel zu tun: Die Untertitel hinken {n} s hinterher.", skipped: "Die Verbindung ist zu langsam: Ein Teil der Rede fehlt.", liveLost: "Die Verbindung zum Server ist abgerissen.",
   wholeAgain: "Die Aufnahme als Ganzes übersetzen",
   // wenn etwas nicht geht
   dismiss: "Diese Meldung schließen",

@@ -17,7 +17,10 @@ export default {
   translation: "Translation", working: "Translating {name} …", cancel: "Cancel", seconds: "{n} s",
   cancelled: "Cancelled.",
   nothingHeard: "Nobody speaks in this recording, as far as the model can hear.",
-  empty: "Your translation appears here: the model alone beside the model with its stores, and why each word was chosen.",
+  empty: "Your translation appears here.",
+  emptyFirst: "Record yourself, choose a file, or click an example.",
+  emptySecond: "See what the model says alone, and what it says with your field’s words.",
+  emptyThird: "Click a word to see the sentences behind it. Correct a sentence, and the next one comes out right.",
   base: "The model alone", adapted: "With stores and lists", said: "Said", wanted: "Reference",
   same: "Both translations are the same.",
   changed: { one: "One word changed.", other: "{n} words changed." },
@@ -48,6 +51,7 @@ export default {
   correctNew: "corrections (made now)", corrected: "Saved in {store}. Translating again …",
   correctedAgain: "Your correction is in use.",
   again: "Translate again",
+  copy: "Copy", copied: "Copied.", cannotPlay: "The browser cannot play this recording.",
   download: "Download", retried: "found by a second search",
   // stores
   help: "What helps", stores: "Stores", storesWhat: "Sentences of a field. While you speak about it, they have a say in every word.",
@@ -82,7 +86,7 @@ export default {
   minutes: { one: "a minute", other: "{n} minutes" }, inSeconds: { one: "a second", other: "{n} seconds" },
   // live
   captions: "Live captions", listening: "Listening …", liveDone: "The live captions have ended.",
-  overload: "The server cannot keep up: {n} s were skipped.", liveLost: "The connection to the server was lost.",
+  overload: "The server has much to do: captions are {n} s behind.", skipped: "The connection is too slow: some speech was left out.", liveLost: "The connection to the server was lost.",
   wholeAgain: "Translate the recording as a whole",
   // troubles
   dismiss: "Close this message",
