@@ -1,0 +1,54 @@
+"""The microphone: recordings, and live captions."""
+
+import io
+import re
+
+import numpy as np
+import soundfile
+
+WORD = "Wort"  # what parliament makes of the floor that the microphone hears of
+_REFUSED = """() => {
+  navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("no", "NotAllowedError"); };
+}"""
+
+
+def test_what_is_recorded_is_translated(visit):
+    page = visit()
+    sent = []
+    page.on("request", lambda request: sent.append(request.post_data_buffer) if request.method == "POST" else None)
+    page.click("#record")
+    page.locator("#clock", has_text=re.compile("0:0[4-9]|0:[1-5]")).wait_for()
+    assert page.inner_text("#record").strip() == "Stop"
+    assert page.is_disabled("#live")
+    page.click("#record")
+    page.wait_for_selector(".result")
+    assert page.inner_text("#record").strip() == "Record"
+    samples, rate = soundfile.read(io.BytesIO(sent[0][sent[0].index(b"RIFF") :]), dtype="float32")
+    assert rate == 16_000
+    assert len(samples) > rate
+    assert np.abs(samples).max() > 0.05
+
+
+def test_captions_come_while_somebody_speaks(visit):
+    page = visit()
+    page.click("#live")
+    heard = page.locator(".captions .caption", has_text=WORD)
+    heard.first.wait_for()  # the microphone goes on, and one time it has been heard as a whole
+    assert "parliament" in heard.first.inner_text()
+    page.click("#live")
+    page.get_by_text("The live captions have ended.").wait_for()
+    with page.expect_download() as waiting:
+        page.get_by_label("Download srt").click()
+    assert WORD in waiting.value.path().read_text(encoding="utf-8")
+    page.get_by_text("Translate the recording as a whole").click()
+    page.wait_for_selector(".result")
+
+
+def test_a_microphone_that_is_refused_is_a_sentence(visit):
+    page = visit()
+    page.evaluate(_REFUSED)
+    for button in ("#record", "#live"):
+        page.click(button)
+        page.get_by_text("The browser may not use the microphone.").wait_for()
+        assert page.is_enabled("#record")
+        page.click("#trouble button")
