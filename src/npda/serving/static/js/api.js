@@ -8,12 +8,9 @@ export const key = () => sessionStorage.getItem(KEY) ?? "";
 export const setKey = value => sessionStorage.setItem(KEY, value);
 export const onKeyNeeded = work => { needKey = work; };
 
-export class ServerError extends Error {
-  constructor(status, body) {
-    super(body?.error?.message || t("badAnswer", { status: String(status) }));
-    this.status = status;
-    this.param = body?.error?.param;
-  }
+// The form that asks for a key stands in for a message.
+class KeyNeeded extends Error {
+  name = "KeyNeeded";
 }
 
 export async function request(method, path, { json, form, signal } = {}) {
@@ -29,8 +26,12 @@ export async function request(method, path, { json, form, signal } = {}) {
   }
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
-  if (response.status === 401) needKey(Boolean(key()));
-  throw new ServerError(response.status, body);
+  if (response.status === 401) {
+    const wrong = Boolean(key());
+    needKey(wrong);
+    throw wrong ? new Error(t("keyWrong")) : new KeyNeeded();
+  }
+  throw new Error(body?.error?.message || t("badAnswer", { status: String(response.status) }));
 }
 
 export async function get(path, options) {

@@ -4,8 +4,8 @@ import { t } from "./i18n.js";
 
 const USUAL = "corrections"; // the store that is made for them
 
-// stores: names; save(text, store) is awaited; cancel: what Escape and the second button do
-export function editor({ text, language, stores, save, cancel }) {
+// stores: names; label: of the button that saves; save(text, store) is awaited; cancel: what Escape and the second button do
+export function editor({ text, language, stores, label, save, cancel }) {
   const input = el("textarea", { rows: 2, lang: language, required: true, spellcheck: "true" });
   input.value = text;
   const others = stores.filter(name => name !== USUAL);
@@ -14,7 +14,7 @@ export function editor({ text, language, stores, save, cancel }) {
     el("label", {}, el("span", {}, t("correction")), input),
     el("div", { class: "row" },
       el("label", { class: "inline" }, el("span", {}, t("correctTo")), where),
-      el("button", { class: "main" }, t("correctSave")),
+      el("button", { class: "main" }, label ?? t("correctSave")),
       el("button", { type: "button", onclick: cancel }, t("cancel"))));
   form.addEventListener("submit", async event => {
     event.preventDefault();

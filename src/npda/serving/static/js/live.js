@@ -1,6 +1,7 @@
 // Live captions: what the microphone hears goes to the server as it comes, and its texts come back.
 import * as api from "./api.js";
 import { $, el, fill } from "./dom.js";
+import { editor } from "./editor.js";
 import { t } from "./i18n.js";
 import { listen, RATE, wav } from "./microphone.js";
 import { trouble } from "./notices.js";
@@ -12,10 +13,11 @@ const TOO_FAR_BEHIND = 10 * 2 * RATE; // bytes that wait to be sent
 const KEPT = 600 * 10; // portions of a tenth of a second that can be translated again as a whole
 const PATIENCE = 60000; // milliseconds for the last words
 
-// level: gets every portion; whole: gets the recording when people ask for it. The result's stop() ends cleanly.
-export async function goLive({ level, ended, whole }) {
+// level: gets every portion; whole: gets the recording when people ask for it; correct(request, text, store) keeps what
+// a caption should have been; stores(): names. The result's stop() ends cleanly.
+export async function goLive({ level, ended, whole, correct, stores }) {
   const portions = [], finals = [];
-  const view = show(finals);
+  const view = show(finals, correct, stores);
   const socket = api.liveSocket({ ...ways(), sample_rate: RATE });
   socket.binaryType = "arraybuffer";
   let microphone, over = false;
@@ -71,7 +73,7 @@ export async function goLive({ level, ended, whole }) {
   };
 }
 
-function show(finals) {
+function show(finals, correct, stores) {
   const written = writtenLanguage();
   const log = el("div", { role: "log", "aria-live": "polite", "aria-label": t("captions"), class: "captions", lang: written });
   const stable = el("span", { class: "stable" }), unstable = el("span", { class: "unstable soft" });
@@ -81,6 +83,24 @@ function show(finals) {
   fill($("captions"), el("section", { class: "card live", "aria-labelledby": "captions-title" },
     el("div", { class: "head" }, el("h3", { id: "captions-title" }, t("captions")), state), log, now, foot));
   fill($("result"));
+  const caption = event => {
+    const text = el("span", {}, event.text);
+    const button = el("button", { type: "button", class: "small plain", "aria-label": `${t("correct")}: ${event.text}` }, t("correct"));
+    const line = el("p", { class: "caption" }, text, " ", el("span", { "aria-hidden": "true", class: "small" }, badges(Object.entries(event.stores ?? {}))), event.request_id && button);
+    const close = () => { box.replaceWith(line); button.focus(); };
+    const save = async (wanted, store) => {
+      if (!await correct(event.request_id, wanted, store)) return;
+      text.textContent = event.text = wanted;
+      close();
+    };
+    const box = el("div", {});
+    button.addEventListener("click", () => {
+      fill(box, editor({ text: event.text, language: written, stores: stores(), label: t("correctKeep"), save, cancel: close }));
+      line.replaceWith(box);
+      box.querySelector("textarea").focus();
+    });
+    return line;
+  };
   return {
     partial(event) {
       stable.textContent = event.stable;
@@ -90,7 +110,7 @@ function show(finals) {
       stable.textContent = unstable.textContent = "";
       if (!event.text) return;
       finals.push(event);
-      log.append(el("p", { class: "caption" }, event.text, " ", el("span", { "aria-hidden": "true", class: "small" }, badges(Object.entries(event.stores ?? {})))));
+      log.append(caption(event));
       log.scrollTop = log.scrollHeight;
     },
     end(whole) {

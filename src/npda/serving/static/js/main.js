@@ -9,7 +9,7 @@ import { t } from "./i18n.js";
 import { onJobEnd, showJobs, watchJobs } from "./jobs.js";
 import { goLive } from "./live.js";
 import { listen, loudness, wav } from "./microphone.js";
-import { attempt, calm, say } from "./notices.js";
+import { attempt, say } from "./notices.js";
 import { hush } from "./player.js";
 import { showResult, time } from "./result.js";
 import { spokenLanguage, state, ways, writtenLanguage } from "./state.js";
@@ -76,7 +76,7 @@ const empty = () => el("div", { class: "empty soft" }, el("p", {}, t("empty")),
 
 function show() {
   if (!answer) return void fill($("result"), session ? [] : empty());
-  showResult($("result"), answer, { correct, again: () => attempt(again), stores: () => state.stores.map(store => store.name) });
+  showResult($("result"), answer, { correct, again: () => attempt(again), stores });
 }
 
 async function again() {
@@ -84,14 +84,20 @@ async function again() {
   if (await translate(file, name, example)) $("again")?.focus();
 }
 
-const correct = (one, text, store) => attempt(async () => {
-  const request_id = answer.raw.request_id;
-  await api.send("POST", "v1/corrections", { json: { request_id, segment: one.id, text, store } });
-  say(t("corrected", { store }));
+const stores = () => state.stores.map(store => store.name);
+
+// A correction is kept, and its store speaks from now on.
+async function keep(correction) {
+  await api.send("POST", "v1/corrections", { json: correction });
+  say(t("corrected", { store: correction.store }));
   await loadStores();
   if (state.mode === "none") state.mode = "auto";
-  if (state.mode === "pick") state.picked.add(store);
+  if (state.mode === "pick") state.picked.add(correction.store);
   showStores();
+}
+
+const correct = (one, text, store) => attempt(async () => {
+  await keep({ request_id: answer.raw.request_id, segment: one.id, text, store });
   await again();
 });
 
@@ -109,7 +115,10 @@ async function record() {
 }
 
 async function live() {
-  const captions = await goLive({ level, ended: finish, whole: file => attempt(() => translate(file, t("captions"))) });
+  const captions = await goLive({
+    level, ended: finish, whole: file => attempt(() => translate(file, t("captions"))),
+    correct: (request_id, text, store) => attempt(async () => { await keep({ request_id, text, store }); return true; }), stores,
+  });
   answer = null;
   begin("live", () => captions.stop());
 }
@@ -156,7 +165,8 @@ const press = work => () => attempt(async () => {
 // ---- the server
 
 async function load() {
-  await loadModels();
+  await loadModels(); // the first to be refused where a key is needed
+  $("key-form").hidden = true;
   showChoices(() => attempt(loadHelp));
   await Promise.all([loadExamples((file, name, clip) => translate(file, name, clip)), loadHelp()]);
   watchJobs();
@@ -166,8 +176,8 @@ const loadHelp = () => Promise.all([loadStores(), loadTerms()]);
 
 api.onKeyNeeded(wrong => {
   $("key-form").hidden = false;
-  $("key").focus();
-  if (wrong) $("key").setAttribute("aria-invalid", "true");
+  $("key").setAttribute("aria-invalid", String(wrong));
+  $("key").select();
 });
 
 $("key-form").addEventListener("submit", event => {
@@ -175,8 +185,6 @@ $("key-form").addEventListener("submit", event => {
   api.setKey($("key").value);
   attempt(async () => {
     await load();
-    $("key-form").hidden = true;
-    calm();
     $("record").focus();
   });
 });

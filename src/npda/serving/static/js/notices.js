@@ -18,7 +18,7 @@ export function say(text, seen = true) {
 }
 
 export function trouble(error) {
-  if (error?.name === "AbortError") return;
+  if (error?.name === "AbortError" || error?.name === "KeyNeeded") return;
   const message = typeof error === "string" ? error : error?.message || String(error);
   fill($("trouble"), el("p", {}, message), el("button", { type: "button", class: "plain", "aria-label": t("dismiss"), onclick: calm }, icon("close")));
 }

@@ -1,0 +1,134 @@
+"""How the page looks and is used: on phones, in the dark, in German, by keyboard, with a screen reader."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving_fakes import listening
+
+from npda.serving.app import create_app
+from npda.serving.settings import Key, Settings
+
+ROOT = Path(__file__).parents[3]
+AXE = ROOT / ".ci" / "tools" / "node_modules" / "axe-core" / "axe.min.js"
+FLOOR = "parliament-test-00043"
+SECRET = "a-secret-with (letters)"
+
+# What reaches over the edge of the screen, or is cut off by it.
+_OUTSIDE = """() => [document.scrollingElement.scrollWidth - innerWidth, ...[...document.body.querySelectorAll("*")]
+  .filter(e => e.getClientRects().length && !e.closest(".hidden, .skip, svg"))
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)
+  .map(e => e.outerHTML.slice(0, 200))]"""
+
+
+def show(page: Any, state: str) -> None:
+    """Lead the page to one of its states."""
+    if state == "empty":
+        return
+    if state == "error":
+        page.context.set_offline(True)
+        page.click("#again" if page.locator("#again").count() else f"[data-clip={FLOOR}]")
+        page.wait_for_selector("#trouble p")
+        page.context.set_offline(False)
+        return
+    page.click(f"[data-clip={FLOOR}]")
+    page.wait_for_selector(".result")
+    if state == "why":
+        page.locator(".adapted button.word", has_text="Wort").click()
+        page.wait_for_selector(".why")
+    if state == "correcting":
+        page.get_by_role("button", name="Correct", exact=True).or_(page.get_by_role("button", name="Verbessern")).click()
+        page.wait_for_selector(".editor textarea")
+
+
+@pytest.mark.parametrize("locale", ["en-US", "de-DE"])
+def test_a_phone_needs_no_scrolling_sideways(visit, locale):
+    page = visit(locale=locale, viewport={"width": 360, "height": 740})
+    for state in ("empty", "why", "correcting", "error"):
+        show(page, state)
+        assert page.evaluate(_OUTSIDE) == [0], state
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core holds against the page as it stands."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: accessibility is not checked")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_shut_out(visit, scheme):
+    page = visit(color_scheme=scheme, reduced_motion="reduce")
+    for state in ("empty", "why", "correcting", "error"):
+        show(page, state)
+        assert violations(page) == [], state
+
+
+def test_it_is_dark_in_the_dark(visit):
+    shades = {}
+    for scheme in ("light", "dark"):
+        page = visit(color_scheme=scheme)
+        color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        shades[scheme] = sum(map(int, color.removeprefix("rgb(").removesuffix(")").split(",")))
+    assert shades["light"] > 700 > 100 > shades["dark"]
+
+
+def test_it_speaks_german(visit):
+    page = visit(locale="de-DE")
+    assert page.get_attribute("html", "lang") == "de"
+    page.click(f"[data-clip={FLOOR}]")
+    page.get_by_text("8 Wörter sind anders.").wait_for()
+    page.locator(".adapted button.word", has_text="Wort").click()
+    assert page.inner_text(".why h4") == "Warum „Wort“?"
+    page.select_option("#page-language", "en")
+    assert page.get_attribute("html", "lang") == "en"
+    page.get_by_text("8 words changed.").wait_for()
+    page.reload()
+    page.get_by_text("Or try one of these").wait_for()  # the choice is kept
+
+
+def test_all_of_it_works_by_keyboard(visit):
+    page = visit()
+    focus = "document.activeElement"
+
+    def go(selector: str, key: str = "Tab") -> None:
+        """Press a key until something has the focus; everything on the way shows that it has it."""
+        for _ in range(60):
+            page.keyboard.press(key)
+            assert page.evaluate(f"getComputedStyle({focus}).outlineStyle") != "none"
+            if page.evaluate(f"{focus}.matches({selector!r})"):
+                return
+        pytest.fail(f"{selector} is never reached")
+
+    go(".skip")
+    go(f"[data-clip={FLOOR}]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".result")
+    go("button.word")
+    while "Wort" not in page.evaluate(f"{focus}.textContent"):
+        go("button.word", "ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.evaluate(f"{focus}.textContent") == "Why “Wort”?"
+    page.keyboard.press("Escape")
+    assert "Wort" in page.evaluate(f"{focus}.textContent")
+    go(".adapted + .row button")
+    page.keyboard.press("Enter")
+    assert page.evaluate(f"{focus}.tagName") == "TEXTAREA"
+    page.keyboard.press("Escape")
+    assert page.evaluate(f"{focus}.textContent") == "Correct"
+
+
+def test_a_server_with_keys_asks_for_one(visit, sample, tmp_path):
+    keys = (Key("me", SECRET),)
+    settings = Settings({"mini": sample.model}, tmp_path, stores=sample.stores, examples=sample.examples, keys=keys)
+    with listening(create_app(settings)) as url:
+        page = visit(url.replace("127.0.0.1", "localhost"), ready="#key-form:not([hidden])")
+        assert page.locator("#trouble p").count() == 0
+        page.fill("#key", "a-wrong-secret")
+        page.keyboard.press("Enter")
+        page.get_by_text("The server does not accept this key.").wait_for()
+        page.fill("#key", SECRET)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-form", state="hidden")
+        page.wait_for_selector(".example")
