@@ -38,7 +38,8 @@ export function dropping(zone, take) {
 }
 
 async function choose(file) {
-  chosen = { file, kind: await guess(file), name: nameFrom(file.name) };
+  const guessed = await guess(file);
+  chosen = { file, guessed, kind: guessed, name: nameFrom(file.name) };
   showForm();
   $("add-form").querySelector("input:checked").focus();
 }
@@ -54,15 +55,20 @@ async function guess(file) {
 function showForm() {
   const { file, kind, name } = chosen;
   const editable = state.stores.filter(store => store.editable);
-  const options = [["terms", t("addTerms")], ["store", t("addStore")], ...editable.map(store => [`into:${store.name}`, t("addAppend", { store: store.name })])]
-    .filter(([value]) => value !== "terms" || !/\.tmx$/i.test(file.name));
+  const options = [["terms", t("addTerms")], ["store", t("addStore")], ...editable.map(store => [`into:${store.name}`, t("addAppend", { store: store.name })])];
   const field = el("input", { value: name, required: true, autocomplete: "off", spellcheck: "false" });
   field.addEventListener("input", () => { chosen.name = field.value; });
+  const about = el("div", { class: "row", hidden: kind === "terms" }, ["licence", "origin"].map(name => {
+    const input = el("input", { autocomplete: "off", maxlength: "200", value: chosen[name] ?? "" });
+    input.addEventListener("input", () => { chosen[name] = input.value; });
+    return el("label", { class: "grow" }, el("span", {}, t(name === "licence" ? "addLicence" : "addOrigin")), input);
+  }));
   const id = freshId("kind");
   const form = el("form", { class: "adding", "aria-labelledby": id },
     el("p", { id, class: "name" }, file.name),
     el("fieldset", {}, el("legend", { class: "soft small" }, t("addAs")), options.map(([value, text]) => el("label", { class: "choice" },
-      el("input", { type: "radio", name: "kind", value, checked: value === kind, onchange: () => { chosen.kind = value; } }), el("span", {}, text)))),
+      el("input", { type: "radio", name: "kind", value, checked: value === kind, onchange: () => { chosen.kind = value; about.hidden = value === "terms"; } }), el("span", {}, text)))),
+    about,
     el("div", { class: "row" }, el("label", { class: "grow" }, el("span", {}, t("addName")), field),
       el("button", { class: "main" }, t("addGo")), el("button", { type: "button", onclick: forget }, t("cancel"))));
   form.addEventListener("submit", event => {
@@ -81,12 +87,11 @@ function forget() {
 }
 
 async function add() {
-  const { file, kind, name } = chosen;
+  const { file, guessed, kind, name, licence, origin } = chosen;
   if (!isName(name)) throw new Error(t("addBadName"));
   say(t("addSending", { name: file.name }));
-  const languages = { source_language: state.spoken, language: state.written };
   if (kind === "terms") {
-    await api.send("POST", "v1/terms", { form: api.fields({ name, model: state.model }, file) });
+    await api.send("POST", "v1/terms", { form: api.fields({ name, model: state.model, source_language: state.spoken, target_language: state.written }, file) });
     state.inUse.add(name);
     await loadTerms();
     say(t("addListDone", { name }));
@@ -94,7 +99,9 @@ async function add() {
     const into = kind === "store" ? null : kind.slice("into:".length);
     const path = into === null ? "v1/stores" : `v1/stores/${api.part(into)}/sources`;
     const named = into === null ? { name } : { source: name };
-    await api.send("POST", path, { form: api.fields({ ...named, model: state.model, ...languages }, file) });
+    const about = { model: state.model, source_language: state.spoken, language: state.written, licence, origin };
+    const short = guessed === "terms" ? { kind: "sentences" } : {}; // people know better
+    await api.send("POST", path, { form: api.fields({ ...named, ...about, ...short }, file) });
   }
   forget();
   watchJobs();

@@ -25,9 +25,9 @@ export function trouble(error) {
 
 export const calm = () => fill($("trouble"));
 
-// Run something that people asked for: what goes wrong becomes a sentence.
-export async function attempt(work) {
-  calm();
+// Run something that people asked for: what goes wrong becomes a sentence. quietly: what was said before stays
+export async function attempt(work, quietly = false) {
+  if (!quietly) calm();
   try {
     return await work();
   } catch (error) {

@@ -34,11 +34,16 @@ function item(store, isOpen) {
   const speaks = state.mode === "auto" || (state.mode === "pick" && state.picked.has(store.name));
   const box = el("input", { type: "checkbox", checked: speaks, "data-focus": `store-${store.name}`, onchange: event => pick(store, event.target.checked) });
   const details = el("details", { open: isOpen, "data-name": store.name },
-    el("summary", { "data-focus": `about-${store.name}` }, el("span", { class: "hidden" }, t("details", { name: store.name })), el("span", { "aria-hidden": "true", class: "soft small" }, t("keys", { n: store.keys }))),
+    el("summary", { "data-focus": `about-${store.name}` }, el("span", { class: "hidden" }, t("details", { name: store.name })), el("span", { "aria-hidden": "true", class: "soft small" }, howMuch(store))),
     about(store));
   details.addEventListener("toggle", () => { if (details.open) showCorrections(store, details.querySelector(".corrections")); });
   if (isOpen) showCorrections(store, details.querySelector(".corrections"));
   return el("li", {}, el("label", { class: "choice" }, box, el("span", { class: `swatch ${colourOf(store.name)}`, "aria-hidden": "true" }), el("span", { class: "name" }, store.name)), details);
+}
+
+function howMuch({ keys, sources = [] }) {
+  const n = sources.reduce((sum, one) => sum + (one.sentences ?? 0), 0);
+  return n ? t("sentences", { n }) : t("keys", { n: keys });
 }
 
 // Whoever ticks a store wants to choose: what has been speaking so far goes on, but for this one.
@@ -52,13 +57,13 @@ function pick(store, on) {
 
 function about(store) {
   const { card = {}, sources = [], editable } = store;
-  const facts = [["licence", card.licence], ["gain", score(card.gain)], ["harm", score(card.harm)], ["tuned", tuning(card.tuned)], ["size", card.size_bytes ? bytes(card.size_bytes) : ""]].filter(([, value]) => value);
+  const facts = [["licence", card.licence], ["origin", card.origin], ["gain", score(card.gain)], ["harm", score(card.harm)], ["tuned", tuning(card.tuned)], ["size", card.size_bytes ? bytes(card.size_bytes) : ""]].filter(([, value]) => value);
   return el("div", { class: "about small" },
     el("dl", { class: "facts" }, facts.map(([key, value]) => el("div", {}, el("dt", { class: "soft" }, t(key)), el("dd", {}, value)))),
     el("h3", {}, t("sources")),
     el("ul", { class: "plain-list" }, sources.map(one => source(store, typeof one === "string" ? { name: one } : one))),
     el("div", { class: "corrections" }),
-    editable ? deleting(t("removeStore", { name: store.name }), t("sureStore", { name: store.name }), () => removeStore(store)) : el("p", { class: "soft" }, t("readOnly")));
+    editable ? deleting(t("deleteStore"), t("sureStore", { name: store.name }), () => removeStore(store), t("removeStore", { name: store.name })) : el("p", { class: "soft" }, t("readOnly")));
 }
 
 // {base_bleu, bleu} of held-out sentences, or what else there is

@@ -1,6 +1,6 @@
 // Lists of terms: which are in use, and what stands in them.
 import * as api from "./api.js";
-import { $, ask, el, fill, keepFocus } from "./dom.js";
+import { $, ask, el, fill, icon, keepFocus } from "./dom.js";
 import { t } from "./i18n.js";
 import { attempt, say } from "./notices.js";
 import { state } from "./state.js";
@@ -8,8 +8,8 @@ import { watchJobs } from "./jobs.js";
 import { isName } from "./names.js";
 
 export async function loadTerms() {
-  const answer = await api.get("v1/terms");
-  state.lists = (answer.data ?? answer).filter(list => !list.model || list.model === state.model);
+  const { data } = await api.get(`v1/terms?model=${api.part(state.model)}`);
+  state.lists = data;
   const known = new Set(state.lists.map(list => list.name));
   for (const name of state.inUse) if (!known.has(name)) state.inUse.delete(name);
   showTerms();
@@ -25,15 +25,25 @@ export function showTerms() {
     creating(open.has(""))));
 }
 
-const count = list => (Array.isArray(list.pairs) ? list.pairs.length : list.pairs ?? list.size ?? 0);
+let next = ""; // what gets the focus when it is shown again
+const PAUSE = 1500; // milliseconds between two looks at a list that is being learnt
 
 function item(list, isOpen) {
   const use = event => { if (event.target.checked) state.inUse.add(list.name); else state.inUse.delete(list.name); };
   const pairs = el("div", { class: "about small" });
   const details = el("details", { "data-name": list.name, open: isOpen },
-    el("summary", { "data-focus": `terms-${list.name}` }, el("span", { class: "hidden" }, t("pairsOf", { name: list.name })), el("span", { "aria-hidden": "true", class: "soft small" }, t("pairs", { n: count(list) }))), pairs);
-  const show = () => attempt(async () => fillPairs(pairs, list, await api.get(`v1/terms/${api.part(list.name)}`)));
-  details.addEventListener("toggle", () => { if (details.open && !pairs.childElementCount) show(); });
+    el("summary", { "data-focus": `terms-${list.name}` }, el("span", { class: "hidden" }, t("pairsOf", { name: list.name })), el("span", { "aria-hidden": "true", class: "soft small" }, t("pairs", { n: list.pairs }))), pairs);
+  const show = async () => {
+    const found = await api.get(`v1/terms/${api.part(list.name)}`);
+    keepFocus(pairs, () => fillPairs(pairs, list, found));
+    return found.learnt < found.size;
+  };
+  // Until all of it is learnt; not while somebody is writing into it
+  const follow = async () => {
+    if (!details.isConnected || !details.open) return;
+    if (pairs.contains(document.activeElement) || await show()) setTimeout(() => attempt(follow, true), PAUSE);
+  };
+  details.addEventListener("toggle", () => attempt(follow));
   return el("li", {}, el("label", { class: "choice" },
     el("input", { type: "checkbox", checked: state.inUse.has(list.name), "data-focus": `use-${list.name}`, onchange: use }), el("span", { class: "name" }, list.name)), details);
 }
@@ -41,7 +51,7 @@ function item(list, isOpen) {
 function fillPairs(place, list, { pairs = [] }) {
   const path = source => `v1/terms/${api.part(list.name)}/pairs/${api.part(source)}`;
   const remove = pair => attempt(async () => { await api.send("DELETE", path(pair.source)); await loadTerms(); });
-  const drop = el("button", { type: "button", class: "small plain danger-text" }, t("deleteList", { name: list.name }));
+  const drop = el("button", { type: "button", class: "small plain danger-text", "aria-label": t("deleteList", { name: list.name }) }, t("deleteThisList"));
   drop.addEventListener("click", () => ask(drop, t("sureList", { name: list.name }), t("yesDelete"), t("no"), () => attempt(async () => {
     await api.send("DELETE", `v1/terms/${api.part(list.name)}`);
     say(t("deleted", { name: list.name }));
@@ -49,20 +59,25 @@ function fillPairs(place, list, { pairs = [] }) {
   })));
   fill(place,
     el("ul", { class: "plain-list" }, pairs.map(pair => el("li", { class: "row" },
-      el("span", {}, `${pair.source} → ${pair.target}`, learnt(pair)),
-      el("button", { type: "button", class: "small plain danger-text", "aria-label": t("removePair", { source: pair.source }), onclick: () => remove(pair) }, "×")))),
+      el("span", {}, `${pair.source} → ${pair.target}`, el("span", { class: "soft" }, learnt(pair))),
+      el("button", { type: "button", class: "small plain danger-text", "aria-label": t("removePair", { source: pair.source }), onclick: () => remove(pair) }, icon("close"))))),
     pairForm(`pair-${list.name}`, async (source, target) => {
       await api.send("PUT", path(source), { json: { source, target } });
       say(t("added", { source, target, name: list.name }));
+      next = `pair-${list.name}`;
       await loadTerms();
       watchJobs();
     }),
     drop);
+  if (next) place.querySelector(`[data-focus="${next}"]`)?.focus();
+  next = "";
 }
 
-function learnt(pair) {
-  const found = (pair.renderings ?? []).map(one => (typeof one === "string" ? one : one.text ?? one.rendering ?? "")).filter(Boolean);
-  return found.length ? el("span", { class: "soft" }, `, ${t("renderings", { text: found.slice(0, 3).join(", ") })}`) : "";
+// What the model writes instead, which is what gets replaced
+function learnt({ learnt: known, renderings = [] }) {
+  if (!known) return `, ${t("learning")}`;
+  const text = renderings.slice(0, 3).map(one => one.text).join(", ");
+  return text ? `, ${t("renderings", { text })}` : "";
 }
 
 function pairForm(focus, add, before = null) {
