@@ -100,7 +100,7 @@ def test_a_list_is_written_on_the_page(visit):
 
 def test_sentences_become_a_store_while_one_watches(visit, tmp_path):
     page = visit()
-    known = sentences("parliament", "dev", "en-de", 0)[:40]
+    known = sentences("parliament", "dev", "de", 0)[:40]
     rows = ["src_text\ttgt_text", *(f"{pair.src_text}\t{pair.tgt_text}" for pair in known)]
     (tmp_path / "minutes.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     page.set_input_files("#add-file", tmp_path / "minutes.tsv")

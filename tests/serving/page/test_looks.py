@@ -1,5 +1,7 @@
 """How the page looks and is used: on phones, in the dark, in German, by keyboard, with a screen reader."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from npda.serving.settings import Key, Settings
 
 ROOT = Path(__file__).parents[3]
 AXE = ROOT / ".ci" / "tools" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURE = ROOT / "docs" / "page.png"
 FLOOR = "parliament-test-00043"
 SECRET = "a-secret-with (letters)"
 
@@ -132,3 +135,18 @@ def test_a_server_with_keys_asks_for_one(visit, sample, tmp_path):
         page.keyboard.press("Enter")
         page.wait_for_selector("#key-form", state="hidden")
         page.wait_for_selector(".example")
+
+
+def test_the_picture_in_the_readme_shows_this_page(visit, tmp_path):
+    """NPDA_PICTURE=1 takes it anew."""
+    page = visit(viewport={"width": 1200, "height": 1000}, reduced_motion="reduce")
+    show(page, "why")
+    page.evaluate("document.activeElement.blur(), scrollTo(0, 0)")
+    page.mouse.move(0, 0)
+    taken = tmp_path / "page.png"
+    page.screenshot(path=taken)
+    if os.environ.get("NPDA_PICTURE"):
+        shutil.copy(taken, PICTURE)
+    assert PICTURE.read_bytes()[:24] == taken.read_bytes()[:24]  # a PNG of the same width and height
+    assert PICTURE.stat().st_size < 200_000
+    assert "docs/page.png" in (ROOT / "README.md").read_text(encoding="utf-8")

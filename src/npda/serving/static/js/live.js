@@ -85,7 +85,7 @@ function show(finals, correct, stores) {
   fill($("result"));
   const caption = event => {
     const text = el("span", {}, event.text);
-    const button = el("button", { type: "button", class: "small plain", "aria-label": `${t("correct")}: ${event.text}` }, t("correct"));
+    const button = el("button", { type: "button", class: "small plain soft", "aria-label": `${t("correct")}: ${event.text}` }, t("correct"));
     const line = el("p", { class: "caption" }, text, " ", el("span", { "aria-hidden": "true", class: "small" }, badges(Object.entries(event.stores ?? {}))), event.request_id && button);
     const close = () => { box.replaceWith(line); button.focus(); };
     const save = async (wanted, store) => {
@@ -117,7 +117,7 @@ function show(finals, correct, stores) {
       now.remove();
       state.textContent = t("liveDone");
       fill(foot, whole && el("button", { type: "button", class: "main", onclick: whole }, t("wholeAgain")),
-        finals.length ? el("div", { class: "row", role: "group", "aria-label": t("download") }, ["srt", "vtt"].map(format =>
+        finals.length ? el("div", { class: "row", role: "group", "aria-label": t("download") }, el("span", { class: "soft small", "aria-hidden": "true" }, t("download")), ["srt", "vtt"].map(format =>
           el("button", { type: "button", class: "small", "aria-label": `${t("download")} ${format}`, onclick: () => save(subtitles(finals, format), extension(t("captions"), format), "text/plain") }, format))) : null);
     },
   };

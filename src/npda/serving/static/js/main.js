@@ -2,7 +2,7 @@
 import { dropping, showAdding } from "./adding.js";
 import * as api from "./api.js";
 import { loadModels, showChoices } from "./choices.js";
-import { $, el, fill } from "./dom.js";
+import { $, el, fill, setIcon } from "./dom.js";
 import { loadExamples, showExamples } from "./examples.js";
 import * as i18n from "./i18n.js";
 import { t } from "./i18n.js";
@@ -145,6 +145,7 @@ function showButtons() {
     button.disabled = Boolean(session) && !on;
     button.classList.toggle("on", on);
     button.querySelector("[data-t]").dataset.t = on ? "stop" : id;
+    setIcon(button, on ? "stop" : id);
     i18n.translate(button);
   }
   $("choose").disabled = Boolean(session);
