@@ -144,6 +144,13 @@ def test_a_stream_has_the_events_of_openai(client):
     assert (done["type"], done["text"], end) == ("transcript.text.done", "Satz 0. Satz 1.", "[DONE]")
 
 
+def test_a_stream_may_explain_its_segments(client):
+    lines = [line for line in ask(client, stream="true", explain="true", stores="none").text.splitlines() if line]
+    deltas = [event for event in map(json.loads, (line[6:] for line in lines[:-1])) if "segment" in event]
+    assert [(delta["segment"]["id"], delta["segment"]["explanation"]) for delta in deltas] == [(0, None), (1, None)]
+    assert "explanation" not in ask(client, stream="true").text
+
+
 def test_a_fault_in_a_stream_is_an_event(client, engine):
     engine.fails_at = 1
     lines = [json.loads(line[6:]) for line in ask(client, stream="true").text.splitlines() if line]

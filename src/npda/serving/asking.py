@@ -85,8 +85,8 @@ def read_request(form: Form, task: Task, settings: Settings, library: Library | 
     logprobs, stream = _logprobs(form, format), _flag(form, "stream")
     _check_times(form, format)
     explain = _flag(form, "explain")
-    if explain and format != "verbose_json":
-        raise Refusal(422, "Explanations come with response_format verbose_json alone.", "explain")
+    if explain and format != "verbose_json" and not stream:
+        raise Refusal(422, "Explanations come with response_format verbose_json, or with stream.", "explain")
     if stream and format not in ("json", "text"):
         raise Refusal(
             422, f"Events carry plain text: leave out stream, or response_format {format}.", "response_format"

@@ -120,7 +120,7 @@ AUDIO_BODY: dict[str, Any] = {
                         "terms": _field(_TEXT, 'Pairs, [["cabinet", "Kabinett"]], or names of lists.'),
                         "k": _field({"type": "integer", "minimum": 1, "maximum": MOST_K}, "Number of neighbours."),
                         "lambda": _field({**_NUMBER, "minimum": 0, "maximum": 1}, "Weight of the neighbours."),
-                        "explain": _field(_TRUTH, "The neighbours behind every word, with verbose_json."),
+                        "explain": _field(_TRUTH, "The neighbours behind every word, with verbose_json or stream."),
                     },
                 }
             }

@@ -16,7 +16,6 @@ def adapted(page) -> str:
 
 def translate(page, clip: str) -> None:
     page.click(f"[data-clip={clip}]")
-    page.wait_for_selector(".busy", state="attached")
     page.wait_for_selector(".result")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
@@ -200,6 +201,9 @@ async def _events(job: _Job, first: Segment | None, pieces: AsyncIterator[Segmen
         segment = first
         while segment is not None:
             found = delta(segment, not segments, len(segments))
+            if job.asked.explain:
+                explanation = await _explained(job, segment)
+                found["segment"]["explanation"] = explanation and json.loads(explanation.to_json())
             if job.asked.logprobs:
                 found["logprobs"] = await token_logprobs(job.state, job.asked.way, job.samples, [segment])
                 logprobs += found["logprobs"]

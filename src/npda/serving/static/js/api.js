@@ -52,11 +52,37 @@ export function fields(values, file) {
   return form;
 }
 
-export async function translate(file, ways, signal) {
-  const response = await request("POST", "v1/audio/translations", { form: fields({ ...ways, response_format: "verbose_json" }, file), signal });
-  const answer = await response.json();
-  answer.request_id ??= response.headers.get("X-Request-Id");
-  return answer;
+// heard: gets every segment as soon as it is there
+export async function translate(file, ways, { signal, heard = () => {} } = {}) {
+  const response = await request("POST", "v1/audio/translations", { form: fields({ ...ways, stream: "true" }, file), signal });
+  const answer = { request_id: response.headers.get("X-Request-Id"), segments: [] };
+  for await (const { type, delta, segment, error, text, usage } of events(response.body)) {
+    if (error) throw new Error(error.message);
+    if (type === "transcript.text.delta") {
+      answer.segments.push({ ...segment, text: delta.trim() });
+      heard(answer.segments.at(-1));
+    }
+    if (type === "transcript.text.done") return { ...answer, text, usage };
+  }
+  throw new Error(t("noNetwork"));
+}
+
+// Server-sent events, each with a line of JSON
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const parts = (rest + value).split("\n\n");
+      rest = parts.pop();
+      for (const part of parts) if (part.startsWith("data: {")) yield JSON.parse(part.slice("data: ".length));
+    }
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error(t("noNetwork"), { cause: error });
+  }
 }
 
 export function liveSocket(parameters) {

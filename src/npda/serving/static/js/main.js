@@ -31,12 +31,12 @@ async function translate(file, name, example = null) {
   const waiting = progress(name, controller);
   try {
     const asked = ways();
-    const raw = await api.translate(file, { ...asked, explain: "true" }, controller.signal);
+    const raw = await api.translate(file, { ...asked, explain: "true" }, { signal: controller.signal, heard: waiting.heard });
     let alone = null;
     // Without an explanation a second request tells what the model alone would have said.
     const helped = (asked.stores !== "none" && state.stores.length) || asked.terms;
     if (helped && raw.segments.some(segment => !segment.explanation))
-      alone = await api.translate(file, { ...asked, stores: "none", terms: "" }, controller.signal);
+      alone = await api.translate(file, { ...asked, stores: "none", terms: "" }, { signal: controller.signal });
     const sentences = raw.segments.map((segment, place) => sentence(segment, alone?.segments[place]));
     answer = { file, name, raw, helped: Boolean(helped) || raw.segments.some(segment => segment.explanation), sentences, example, spoken: spokenLanguage(), written: writtenLanguage() };
     show();
@@ -50,19 +50,21 @@ async function translate(file, name, example = null) {
     if (error.name === "AbortError") { if (under === controller) { say(t("cancelled")); if (answer) show(); } return false; }
     throw error;
   } finally {
-    clearInterval(waiting);
+    waiting.end();
   }
 }
 
 function progress(name, controller) {
   const clock = el("span", { class: "soft number" }, t("seconds", { n: 0 }));
-  const started = performance.now();
+  const begun = performance.now();
+  const soFar = el("div", { class: "so-far", lang: writtenLanguage() });
   fill($("result"), el("div", { class: "card busy", "aria-busy": "true" },
     el("p", {}, t("working", { name }), " ", clock),
-    el("progress", { "aria-label": t("working", { name }) }),
+    el("progress", { "aria-label": t("working", { name }) }), soFar,
     el("button", { type: "button", onclick: () => controller.abort() }, t("cancel"))));
   reveal();
-  return setInterval(() => { clock.textContent = t("seconds", { n: Math.round((performance.now() - started) / 1000) }); }, 1000);
+  const timer = setInterval(() => { clock.textContent = t("seconds", { n: Math.round((performance.now() - begun) / 1000) }); }, 1000);
+  return { heard: ({ text }) => soFar.append(el("p", {}, text)), end: () => clearInterval(timer) };
 }
 
 // What has come is seen, on phones from its beginning.
