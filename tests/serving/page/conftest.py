@@ -23,7 +23,8 @@ PATIENCE = 120_000  # milliseconds; machines are busy
 FLOOR = "parliament-test-00043"  # Our party has the floor on this new paper.
 _FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--autoplay-policy=no-user-gesture-required",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--autoplay-policy=no-user-gesture-required",
     "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
 )  # fmt: skip
 

@@ -40,7 +40,7 @@ def show(page: Any, state: str) -> None:
         page.locator(".adapted button.word", has_text="Wort").click()
         page.wait_for_selector(".why")
     if state == "correcting":
-        page.get_by_role("button", name="Correct", exact=True).or_(page.get_by_role("button", name="Verbessern")).click()
+        page.click(".adapted + .row button")
         page.wait_for_selector(".editor textarea")
 
 
