@@ -8,33 +8,29 @@ event loop, without locks.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
 
 from npda.audio import SAMPLE_RATE
-from npda.corpus.languages import language_code
-from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.fusion import NeighbourFusion
 from npda.explanation.explain import explain
-from npda.io.errors import InputError
-from npda.models.backbone import HearsMany
 from npda.models.inputs import hear_batch
 from npda.segmentation import Cutter, Pauses, Stretch, best_detector
-from npda.serving.asks import AUTO, Held, Library, Way
-from npda.serving.batches import Steering, Utterance, kind_of
+from npda.serving.asks import Library, Way
+from npda.serving.batches import Utterance, kind_of
 from npda.serving.errors import Refusal
 from npda.serving.lending import Lent, slices
 from npda.serving.loaded import LoadedModels
 from npda.serving.machine import Machine, Work
+from npda.serving.needs import Needs, Provider
 from npda.serving.places import Place, Places
 from npda.serving.settings import Settings
 from npda.serving.watch import Watch
@@ -46,23 +42,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
-
 _BLOCK = 30 * SAMPLE_RATE  # samples of a recording that are looked through for pauses at a time
 _AHEAD = 2  # batches of a recording that may be under way
 _SWEEP = 15.0  # seconds from one look for idle models to the next
 _SHORTEST = SAMPLE_RATE // 10  # samples; what is shorter is heard with silence after it
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """What a request needs for as long as it lasts. way: with the server's languages where the request names none"""
-
-    translator: Translator
-    way: Way
-    prompt: list[int]
-    options: SearchOptions
-    steering: Steering
 
 
 class BatchingEngine:
@@ -81,8 +64,8 @@ class BatchingEngine:
         threads: int | None = None,
     ) -> None:
         self.settings = settings
-        self.library = library
         self.models = LoadedModels(settings, on_unload, lambda seconds: watch.phase("load", seconds))
+        self._provider = Provider(settings, self.models, library)
         self._watch = watch
         self._machine = Machine(settings.batch, watch, threads)
         self._places = Places(settings.queue)
@@ -90,14 +73,13 @@ class BatchingEngine:
         self._answered = asyncio.Event()
         self._closing = False
         self._ear = ThreadPoolExecutor(1, "npda-ear", torch.set_num_threads, (1,))
-        self._shelf = ThreadPoolExecutor(2, "npda-stores")  # which waits for the disk
         self._sweeping: asyncio.Task[None] | None = None
 
     # What requests ask for
 
     async def utterance(self, samples: np.ndarray, way: Way, begins: Sequence[int] = ()) -> Translation:
         with self._accepted() as place:
-            async with self._limit(), self._asked(way) as asked:
+            async with self._limit(), self._provider.needs(way) as asked:
                 return await self._translate(object(), samples, asked, place, begins)
 
     async def segments(self, samples: np.ndarray, way: Way, pauses: Pauses = Pauses()) -> AsyncIterator[Segment]:
@@ -106,7 +88,7 @@ class BatchingEngine:
         async with AsyncExitStack() as stack:
             place = stack.enter_context(self._accepted())
             async with self._until(deadline):
-                asked = await stack.enter_async_context(self._asked(way))
+                asked = await stack.enter_async_context(self._provider.needs(way))
             under_way: asyncio.Queue[tuple[Stretch, asyncio.Task[Translation]] | None] = asyncio.Queue()
             room = asyncio.Semaphore(_AHEAD * self.settings.batch)
             cutting = asyncio.create_task(self._cut(samples, asked, pauses, place, room, under_way))
@@ -133,7 +115,7 @@ class BatchingEngine:
 
     async def explain(self, samples: np.ndarray, way: Way) -> Explanation:
         with self._accepted() as place:
-            async with self._limit(), self._asked(way) as asked:
+            async with self._limit(), self._provider.needs(way) as asked:
                 fusion = asked.steering.fusion
                 if fusion is None:
                     raise Refusal(422, "Only what stores say can be explained: name a store.", "stores", "no_stores")
@@ -194,7 +176,7 @@ class BatchingEngine:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         await self._machine.stop(_closing())
         self._ear.shutdown(wait=False, cancel_futures=True)
-        self._shelf.shutdown(wait=False)
+        self._provider.close()
         self.models.close()
 
     # How a request goes through
@@ -219,42 +201,6 @@ class BatchingEngine:
             self._requests -= 1
             self._answered.set()
 
-    @asynccontextmanager
-    async def _asked(self, way: Way) -> AsyncIterator[_Asked]:
-        """The model, and the stores as they are now."""
-        self.models.check(way.model)
-        way = _with_languages(way, self.settings)
-        async with self.models.use(way.model, way.source_language) as translator:
-            prompt = _prompt(translator, way.language)
-            if self.library is None or way.stores == ():
-                if way.stores not in ((), AUTO):
-                    raise Refusal(404, f"There is no store {way.stores[0]!r} on this server.", "stores", "no_store")
-                yield _Asked(translator, way, prompt, way.options or SearchOptions(), Steering(None, way))
-                return
-            held, steering, options = await self._hold(translator, way, self.library)
-            try:
-                yield _Asked(translator, way, prompt, options, steering)
-            finally:
-                self._shelf.submit(_release, held)
-
-    async def _hold(self, translator: Translator, way: Way, library: Library) -> tuple[Held, Steering, SearchOptions]:
-        def hold() -> tuple[Held, Steering, SearchOptions]:
-            held = library.held(translator, way.model, way.stores).__enter__()
-            try:
-                return held, Steering(held.fusion(translator, way), way, held.signature), held.options(way)
-            except BaseException:
-                _release(held)
-                raise
-
-        holding = asyncio.get_running_loop().run_in_executor(self._shelf, hold)
-        try:
-            return await asyncio.shield(holding)
-        except asyncio.CancelledError:
-            holding.add_done_callback(lambda done: None if done.exception() else _release(done.result()[0]))
-            raise
-        except InputError as error:
-            raise Refusal(422, str(error), "stores") from error
-
     async def _hear(self, samples: np.ndarray, translator: Translator) -> Heard:
         longest = translator.backbone.max_frames / 100
         if len(samples) / SAMPLE_RATE > longest:
@@ -278,7 +224,7 @@ class BatchingEngine:
             self._machine.stir()
 
     async def _translate(
-        self, request: object, samples: np.ndarray, asked: _Asked, place: Place, begins: Sequence[int] = ()
+        self, request: object, samples: np.ndarray, asked: Needs, place: Place, begins: Sequence[int] = ()
     ) -> Translation:
         """request: whose turn it is"""
         translator, backbone = asked.translator, asked.translator.backbone
@@ -298,7 +244,7 @@ class BatchingEngine:
     async def _cut(
         self,
         samples: np.ndarray,
-        asked: _Asked,
+        asked: Needs,
         pauses: Pauses,
         place: Place | None,
         room: asyncio.Semaphore,
@@ -329,7 +275,7 @@ class BatchingEngine:
         finally:
             under_way.put_nowait(None)
 
-    async def _translate_stretch(self, request: object, stretch: Stretch, asked: _Asked, place: Place) -> Translation:
+    async def _translate_stretch(self, request: object, stretch: Stretch, asked: Needs, place: Place) -> Translation:
         try:
             return await self._translate(request, stretch.samples, asked, place)
         finally:
@@ -365,38 +311,9 @@ class BatchingEngine:
             await self.models.unload_idle()
 
 
-def _with_languages(way: Way, settings: Settings) -> Way:
-    """With codes, and with the server's languages where the request names none."""
-    try:
-        spoken, written = way.source_language or settings.source_language, way.language or settings.language
-        source = spoken and language_code(spoken)
-    except InputError as error:
-        raise Refusal(422, str(error), "language") from error
-    try:
-        return replace(way, source_language=source, language=written and language_code(written))
-    except InputError as error:
-        raise Refusal(422, str(error), "target_language") from error
-
-
-def _prompt(translator: Translator, language: str | None) -> list[int]:
-    backbone = translator.backbone
-    try:
-        return backbone.prompt(language)
-    except InputError as error:
-        untold = isinstance(backbone, HearsMany) and backbone.source_language is None
-        raise Refusal(422, str(error), "language" if untold else "target_language") from error
-
-
 def _hear_out(cutter: Cutter, block: np.ndarray, is_last: bool) -> list[Stretch]:
     """The stretches that end in a block of a recording, and in its last block also what is spoken until the end."""
     return [*cutter.hear(block), *(cutter.finish() if is_last else ())]
-
-
-def _release(held: Held) -> None:
-    try:
-        held.__exit__(None, None, None)
-    except Exception:
-        logger.exception("stores could not be released")
 
 
 def _closing() -> Refusal:
