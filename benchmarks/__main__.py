@@ -36,6 +36,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "whisper-decode": ["whisper_decode"],
     "end-to-end": ["end_to_end"],
     "live": ["live"],
+    "serve": ["serve"],
 }
 
 

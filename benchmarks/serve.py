@@ -135,13 +135,15 @@ def ours(
 
 
 def asked(servers: Mapping[str, Served], ways: Sequence[Way], spoken: Sequence[bytes], repeats: int) -> Rounds:
-    """All ways in turn, again and again; a short round comes first and warms up."""
+    """All ways in turn, again and again; a few requests come first and warm up."""
     rounds: dict[Way, list[Load]] = {way: [] for way in ways}
     for name, clients in ways:
-        load(servers[name], spoken[: max(2, clients)], clients)
-    for _ in range(repeats):
+        load(servers[name], spoken[:8], clients)
+    for turn in range(repeats):
         for name, clients in ways:
-            rounds[name, clients].append(load(servers[name], spoken, clients))
+            found = load(servers[name], spoken, clients)
+            rounds[name, clients].append(found)
+            print(f"  round {turn + 1}: {name}, {clients} client(s): {found.throughput:.2f} a second", file=sys.stderr)
     return rounds
 
 
