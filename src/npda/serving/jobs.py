@@ -145,10 +145,10 @@ class Jobs:
                 "VALUES (?, ?, ?, ?, ?, 'queued', ?, ?)",
                 *(id, number, kind, target, user, time.time(), json.dumps(dict(spec))),
             )
+            job = self.get(id)
+            self._log(job, "queued")
             self._changed.notify_all()
         self._tell()
-        job = self.get(id)
-        self._log(job, "queued")
         return job
 
     def listed(self) -> list[Job]:

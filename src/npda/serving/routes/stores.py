@@ -83,8 +83,8 @@ async def append(request: Request, name: str, caller: Edits) -> JobAnswer:
             )  # fmt: skip
         model = _model(state, form, card)
         belongs = await _check_model(state, model, wish)
-        await asyncio.to_thread(_check_same, state, name, model, belongs)
-        return await _queue(state, form, caller, "append", name, wish, model, request.state.request_id)
+        kind = await asyncio.to_thread(_change, state, name, model, belongs)
+        return await _queue(state, form, caller, kind, name, wish, model, request.state.request_id)
 
 
 @router.delete(
@@ -107,7 +107,7 @@ async def remove(request: Request, name: str, source: str, caller: Edits) -> Job
 
 @router.delete("/{name}", status_code=204, summary="Delete a store", responses=answers(401, 404, 409))
 async def delete(request: Request, name: str, _: Edits) -> Response:
-    """Translations that have begun with it end with it."""
+    """Its corrections go with it. Translations that have begun with it end with it."""
     state = state_of(request)
     await asyncio.to_thread(_delete, state, name)
     return Response(status_code=204)
@@ -188,9 +188,14 @@ async def _check_model(state: State, model: str, wish: _Wish) -> Belongs:
     return await state.engine.run(model, check)
 
 
-def _check_same(state: State, name: str, model: str, belongs: Belongs) -> None:
-    if _library(state).version(name).belongs_to != belongs:
+def _change(state: State, name: str, model: str, belongs: Belongs) -> Kind:
+    """What it takes to add to a store: one that consists of corrections alone has to be made."""
+    library = _library(state)
+    if not library.exists(name):
+        return "create"
+    if library.version(name).belongs_to != belongs:
         raise Refusal(422, f"The store {name} was made with another model than {model}.", "model", "other_model")
+    return "append"
 
 
 async def _queue(
@@ -231,11 +236,15 @@ def _delete(state: State, name: str) -> None:
     library = _library(state)
     if (job := jobs_of(state).busy_with(name)) is not None and library.exists(name):
         raise Refusal(409, f"{name} is being changed: cancel the job {job.id} first.", "name", "store_busy")
-    library.delete(name)
+    corrections = state.corrections.kept if state.corrections is not None else None
+    if library.exists(name) or corrections is None or not corrections.counts(name):
+        library.delete(name)
+    if corrections is not None:
+        corrections.remove_all(name)
 
 
 def _editable(state: State, name: str) -> None:
-    if not _library(state).version(name).editable:
+    if not _library(state).card(name).editable:
         raise Refusal(403, f"The store {name} is only read by this server: make one of your own.", "name", "read_only")
 
 
