@@ -128,7 +128,7 @@ def measure_one(stream: Stream, options: Any, points: list[Point]) -> Iterator[R
         note = f"{before:.1f} → {after:.1f}, {changed} of {len(others)} changed"
         yield Line(f"{stream.name}: BLEU lost by another domain", before - after, note=note)
         yield Line(
-            f"{stream.name}: processor seconds a correction", seconds / len(waves),
+            f"{stream.name}: processor ms a correction", 1000 * seconds / len(waves),
             note=f"{len(waves)} corrections, {time.perf_counter() - started:.0f} s for all",
         )  # fmt: skip
         desk.database.close()

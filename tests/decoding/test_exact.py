@@ -183,3 +183,32 @@ def test_who_reads_an_overlay_keeps_it() -> None:
     after = overlaying.overlay()
     assert after.neighbour_info(1799).target_text == "target 899"
     assert after.version > before.version
+
+
+def test_how_far_corrections_speak_is_what_their_neighbours_show() -> None:
+    """Of the nearest keys of other sentences, by plain loops."""
+    random = np.random.default_rng(0)
+    overlaying = Overlaying(4)
+    for number in range(30):
+        tokens = random.integers(0, 6, size=4).astype(np.int32)
+        # A state is where its token is, more or less; every second sentence is noise.
+        keys = np.eye(6, 4)[tokens] * 3 + random.normal(scale=4.0 if number % 2 == 0 else 0.2, size=(4, 4))
+        overlaying.add(Added(str(number), "me", "", "", keys.astype(np.float32), tokens))
+        overlay = overlaying.overlay()
+        assert overlaying.overlay() is overlay  # nothing has changed
+        found = []
+        for key, token, sentence in zip(overlay.keys, overlay.values, overlay.sentences, strict=True):
+            others = [
+                (float(((key - other) ** 2).sum()), int(value) == int(token))
+                for other, value, own in zip(overlay.keys, overlay.values, overlay.sentences, strict=True)
+                if own != sentence
+            ]
+            found += [min(others)] if others else []
+        found.sort()
+        reach = 0.0
+        for count in range(32, len(found) + 1):
+            if sum(agrees for _, agrees in found[:count]) >= 0.7 * count:
+                reach = found[count - 1][0]
+        assert overlay.reach == pytest.approx(reach, rel=1e-3)
+    assert 0 < overlaying.overlay().reach < found[-1][0]
+    assert len(overlaying.overlay()) == 120

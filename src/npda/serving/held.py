@@ -87,7 +87,7 @@ class HeldStores:
             stores = [member.version.store for member in members if member.version]
             return steer(translator.backbone, stores, None, way.chosen)  # the paper's way, as asked for
         scale = self._scale(members, counter)
-        against: Retriever = counter.store if counter is not None else Yardstick(scale)
+        against: Retriever = counter.store if counter is not None else Yardstick(_reach(members, scale))
         return GuardedFusion([_guarded(member, way.chosen, scale, eos) for member in members], against)
 
     def options(self, way: Way) -> SearchOptions:
@@ -124,6 +124,12 @@ class HeldStores:
         own = [m.version.info.distance_scale for m in members if m.version and m.version.info.distance_scale]
         own += [s for m in members if m.overlay is not None and (s := scale_of_keys(m.overlay.keys)) is not None]
         return float(np.median(own)) if own else 100.0
+
+
+def _reach(members: Sequence[Member], scale: float) -> float:
+    """How near keys have to be without a counter-store: by the scale or, for corrections alone, by what they show."""
+    reaches = [member.overlay.reach for member in members if member.overlay is not None]
+    return scale if any(member.version for member in members) else min([scale, *reaches])
 
 
 def _guarded(member: Member, chosen: Chosen, scale: float, eos: int) -> GuardedStore:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,7 @@ from npda.terms.renderings import Learnt, Sources
 from npda.translator import Translator
 
 SLICE = 64  # terms that are learnt together
-_READ, _HEARD = 16, 1  # sentences that are translated between two batches, as text and as speech
+_MOST, _SHORT = 32, 0.25  # sentences that are translated between two batches, and seconds that they may take
 _TRIES, _PAUSE = 60, 1.0  # while too many requests wait, and seconds in between
 _SEARCH = SearchOptions(max_length=80)
 
@@ -210,19 +211,28 @@ class TermLearner:
         loop = asyncio.get_running_loop()
         espeak = Espeak() if voice else None
 
-        def translated(translator: Translator, few: Sequence[str], spoken: Sequence[np.ndarray]) -> list[str]:
+        def translated(
+            translator: Translator, few: Sequence[str], spoken: Sequence[np.ndarray]
+        ) -> tuple[list[str], float]:
+            started = time.monotonic()
             told = _told(translator, tongue.spoken)
-            if not spoken:
-                return reading(told.backbone, _SEARCH, tongue.written or None)(few)
-            heard = told.translate_all(spoken, _SEARCH, tongue.written or None, on_error=lambda _: None)
-            return ["" if one is None else one.text for one in heard]
+            if spoken:
+                heard = told.translate_all(spoken, _SEARCH, tongue.written or None, on_error=lambda _: None)
+                texts = ["" if one is None else one.text for one in heard]
+            else:
+                texts = reading(told.backbone, _SEARCH, tongue.written or None)(few)
+            return texts, time.monotonic() - started
 
         def translate(sentences: Sequence[str]) -> list[str]:
             found: list[str] = []
-            for few in slices(sentences, _HEARD if voice else _READ):
+            size = 1
+            while len(found) < len(sentences):
+                few = sentences[len(found) : len(found) + size]
                 spoken = [espeak.speak(sentence, voice) for sentence in few] if espeak and voice else []
                 work = partial(translated, few=few, spoken=spoken)
-                found += asyncio.run_coroutine_threadsafe(self._patiently(tongue.model, work), loop).result()
+                texts, took = asyncio.run_coroutine_threadsafe(self._patiently(tongue.model, work), loop).result()
+                found += texts
+                size = min(2 * size, _MOST) if took < _SHORT / 2 else max(1, size // 2) if took > _SHORT else size
             return found
 
         return translate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import faiss
 import numpy as np
@@ -15,6 +16,8 @@ from npda.datastore.store import Datastore
 
 _SPARE = 16  # candidates beyond the k asked for: Faiss rounds distances that are nearly 0
 _ROWS = 1_024  # keys there is room for at first
+_LOOKED_AT = 1_024  # the latest keys, whose neighbours tell how far keys speak for each other
+_AGREE, _MET = 0.7, 32  # share of them that have to stand before the same token, and how many at least
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,27 @@ class Overlay:
             distances, ids = nearest([true, distances], [found, ids], k)
         return Neighbours(distances, np.where(ids < 0, np.int32(-1), self.values[ids] if len(self) else -1), ids)
 
+    @cached_property
+    def reach(self) -> float:
+        """The squared distance up to which the nearest key of another sentence mostly stands before the same token.
+
+        0 as long as there are too few sentences to tell.
+        """
+        keys, values = self.keys[-_LOOKED_AT:], self.values[-_LOOKED_AT:]
+        sentences = self.sentences[-_LOOKED_AT:]
+        if len(keys) < _MET:
+            return 0.0
+        norms = np.einsum("nd,nd->n", keys, keys)
+        distances = np.maximum(norms[:, None] + norms - 2 * keys @ keys.T, 0)
+        distances[sentences[:, None] == sentences] = np.inf
+        nearest_one = distances.argmin(axis=1)
+        found = distances[np.arange(len(keys)), nearest_one]
+        order = np.argsort(found)
+        agreeing = np.cumsum(values[nearest_one[order]] == values[order])
+        met = np.arange(1, len(keys) + 1)
+        good = np.flatnonzero((agreeing >= _AGREE * met) & (met >= _MET) & np.isfinite(found[order]))
+        return float(found[order][good[-1]]) if len(good) else 0.0
+
     def neighbour_info(self, id_: int) -> Entry:
         sentence = int(self.sentences[id_])
         of = self.added[sentence]
@@ -87,6 +111,7 @@ class Overlaying:
     def __init__(self, dim: int) -> None:
         self.dim = dim
         self._version = 0
+        self._now: Overlay | None = None
         self._clear()
 
     def __len__(self) -> int:
@@ -122,9 +147,12 @@ class Overlaying:
         self._version += 1
 
     def overlay(self) -> Overlay:
-        """What there is now."""
-        n = self._count
-        return Overlay(self._keys[:n], self._values[:n], self._sentences[:n], self._firsts, self._added, self._version)
+        """What there is now; the same object until something changes."""
+        if self._now is None or self._now.version != self._version:
+            n = self._count
+            keys, values, sentences = self._keys[:n], self._values[:n], self._sentences[:n]
+            self._now = Overlay(keys, values, sentences, self._firsts, self._added, self._version)
+        return self._now
 
     def _clear(self) -> None:
         self._count = 0
