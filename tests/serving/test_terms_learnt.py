@@ -12,7 +12,7 @@ import pytest
 import soundfile
 from fastapi.testclient import TestClient
 
-from npda.serving import term_learning
+from npda.serving import term_learning, terms
 from npda.serving.app import create_app
 from npda.serving.settings import Settings
 
@@ -34,7 +34,8 @@ def audio() -> bytes:
 
 
 @pytest.fixture
-def settings(model: Path, tmp_path: Path) -> Settings:
+def settings(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(terms, "PATIENCE", 300.0)  # the machine may be busy
     return Settings({"mini": model}, tmp_path / "data", source_language="en", language="de")
 
 
