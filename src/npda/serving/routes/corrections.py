@@ -83,6 +83,7 @@ async def correct(request: Request, caller: Edits) -> dict[str, Any]:
     await asyncio.to_thread(_check_store, state, asked.store, way.model)
     wish = Wish(samples, asked.text, asked.heard)
     kept = await while_connected(request, correcting.add(asked.store, way, caller.name, wish))
+    state.metrics.corrections.inc()
     content = {"text": kept.text} if state.settings.log_content else {}
     log_request("corrected", store=kept.store, model=kept.model, user=kept.user, **content)
     return _told(kept)
