@@ -185,3 +185,15 @@ def test_any_text_survives(tmp_path_factory, written):
     path.write_text(memory(*units), encoding="utf-8")
     expected = [(" ".join(src.split()), " ".join(tgt.split())) for src, tgt in [*written, ("last", "letzter")]]
     assert [(p.src_text, p.tgt_text) for p in read_tmx(path, "en", "de")] == [(s, t) for s, t in expected if s and t]
+
+
+@pytest.mark.parametrize("inside", ["<hi/>" * 2_000, "<hi>" * 2_000 + "</hi>" * 2_000])
+def test_a_unit_that_would_fill_memory_is_refused(tmp_path, monkeypatch, inside):
+    monkeypatch.setattr("npda.corpus.tmx.MOST_PARTS", 1_000)
+    path = tmp_path / "large.tmx"
+    unit = '<tu><tuv xml:lang="en"><seg>a {}</seg></tuv><tuv xml:lang="de"><seg>b</seg></tuv></tu>'
+    path.write_text(f"<tmx><body>{unit.format('<hi/>') * 1_000}</body></tmx>")
+    assert len(list(read_tmx(path, "en", "de"))) == 1_000  # as many as there are, one after the other
+    path.write_text(f"<tmx><body>{unit.format(inside)}</body></tmx>")
+    with pytest.raises(InputError, match="more than 1,000 elements in one place"):
+        list(read_tmx(path, "en", "de"))

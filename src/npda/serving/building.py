@@ -88,7 +88,7 @@ class StoreBuilder:
         self._build(job, home, backbone)
         progress.begin("tuning")
         language = job.spec.get("language")
-        tuned = tune_store(Datastore.open(home), backbone, lent.translator.directory, language)
+        tuned = tune_store(Datastore.open(home, backbone), backbone, lent.translator.directory, language)
         store = Datastore.open(home)
         by = "text" if tuned else "rule"
         write_card(home, _card(read_card(home), job).model_copy(

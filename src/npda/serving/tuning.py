@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import random
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ from npda.evaluation.tuning.guard import Guarding
 from npda.evaluation.tuning.save import gated
 from npda.evaluation.tuning.search import tune
 from npda.io.errors import InputError
+from npda.io.progress import track
 from npda.models.backbone import Backbone
 
 SENTENCES, LEAST, SHARE = 100, 20, 5  # to tune on, at most and at least, and one of how many that may be
@@ -96,13 +99,16 @@ def _guarding(
 def hold_out(store: Datastore, seed: int = 0) -> HeldOut | None:
     """Draw sentences of a store to tune on; None where it has too few."""
     languages = {source.name: source.languages for source in store.info.sources}
-    places = [(shard, number) for shard in store.entries.shards for number in range(shard.info.sentences)]
-    count = min(SENTENCES, len(places) // SHARE)
+    shards = store.entries.shards
+    ends = list(accumulate(shard.info.sentences for shard in shards))
+    count = min(SENTENCES, ends[-1] // SHARE) if ends else 0
     if count < LEAST:
         return None
     drawn: dict[tuple[str, str], Pair] = {}
-    for shard, number in random.Random(seed).sample(places, count):
-        source, target = shard.texts(number)
+    for number in random.Random(seed).sample(range(ends[-1]), count):
+        place = bisect_right(ends, number)
+        shard = shards[place]
+        source, target = shard.texts(number - ends[place] + shard.info.sentences)
         if source.strip() and target.strip():
             own = languages[shard.info.source]
             drawn[source, target] = Pair(source, target, tgt_lang=own[0] if len(own) == 1 else "")
@@ -114,7 +120,7 @@ def hold_out(store: Datastore, seed: int = 0) -> HeldOut | None:
 
 def _leaking(store: Datastore, leakage: LeakageFilter) -> Iterator[np.ndarray]:
     """Ids of the keys of all sentences that give others away, shard by shard."""
-    for shard in store.entries.shards:
+    for shard in track(store.entries.shards, "looking for leaks"):
         yield _keys_of(shard, [n for n, texts in enumerate(shard.all_texts()) if leakage.find(Pair(*texts))])
 
 
