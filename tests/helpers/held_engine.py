@@ -7,13 +7,24 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import serving_fakes
 import tiny_store
 
+from npda.datastore.store import Datastore
 from npda.serving.lending import Lent
 from npda.translator import Translator
 
 PATIENCE = 120.0  # seconds after which something hangs
+
+
+def assert_alike(store: Datastore, other: Datastore) -> None:
+    """The same sentences and keys; their last digits depend on how many threads have computed."""
+    for one, two in zip(store.entries.shards, other.entries.shards, strict=True):
+        assert (one.info.name, one.info.source, one.first) == (two.info.name, two.info.source, two.first)
+        assert one.all_texts() == two.all_texts()
+        np.testing.assert_array_equal(one.values, two.values)
+        np.testing.assert_allclose(np.float32(one.keys), np.float32(two.keys), atol=2e-2)
 
 
 class HeldEngine(serving_fakes.FakeEngine):

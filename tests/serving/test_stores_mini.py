@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 from fastapi.testclient import TestClient
+from held_engine import assert_alike
 
 from npda.corpus.leakage import LeakageFilter
 from npda.corpus.pairs import Pair
@@ -93,9 +94,7 @@ def test_a_store_is_made_and_replaced_while_people_translate(
     # Nothing but the text makes the keys, whoever else computes meanwhile.
     made = Datastore.open(tmp_path / "data" / "stores" / "house")
     expected = Datastore.build_from(translator, Source("house", house(60)), tmp_path / "expected", mini_stores.QUIET)
-    for ours, theirs in zip(made.entries.shards, expected.entries.shards, strict=True):
-        np.testing.assert_allclose(np.float32(ours.keys), np.float32(theirs.keys), atol=2e-2)
-        np.testing.assert_array_equal(ours.values, theirs.values)
+    assert_alike(made, expected)
     answers: list[str] = []
     stop = threading.Event()
 
