@@ -35,6 +35,12 @@ _WATCH = """
     window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
 
+_HOLD = """contents => {
+  const held = new DataTransfer();
+  for (const [name, bytes] of contents) held.items.add(new File([new Uint8Array(bytes)], name));
+  return held;
+}"""
+
 
 @pytest.fixture(scope="package")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
@@ -71,6 +77,19 @@ def browser(clips: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
         opened = playwright.chromium.launch(executable_path=PROGRAM, args=flags, timeout=PATIENCE)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def drop() -> Callable[..., None]:
+    """Drops files onto a place of the page: ``drop(page, "#drop", path)``."""
+
+    def drop_files(page: Any, place: str, *paths: Path) -> None:
+        contents = [(path.name, list(path.read_bytes())) for path in paths]
+        held = page.evaluate_handle(_HOLD, contents)
+        page.dispatch_event(place, "dragover", {"dataTransfer": held})
+        page.dispatch_event(place, "drop", {"dataTransfer": held})
+
+    return drop_files
 
 
 @pytest.fixture

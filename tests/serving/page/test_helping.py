@@ -58,10 +58,10 @@ def test_a_sentence_is_corrected_where_it_stands(visit):
     page.wait_for_selector(".corrections li", state="detached")
 
 
-def test_a_glossary_is_used(visit, tmp_path):
+def test_a_glossary_is_used(visit, drop, tmp_path):
     page = visit()
     (tmp_path / "Our words.csv").write_text("source,target\nschool,Lehranstalt\n")
-    page.set_input_files("#add-file", tmp_path / "Our words.csv")
+    drop(page, "#add-drop", tmp_path / "Our words.csv")
     form = page.locator(".adding")
     assert form.get_by_label("a list of terms").is_checked()
     assert form.get_by_label("Name").input_value() == "Our-words"
@@ -78,7 +78,7 @@ def test_a_glossary_is_used(visit, tmp_path):
     page.click("#again")
     page.locator(".adapted", has_text="Schule").wait_for()
     page.get_by_text("Terms of Our-words").click(force=True)
-    page.get_by_role("button", name="Delete the list Our-words").click()
+    page.get_by_role("button", name="Delete this list Our-words").click()
     page.get_by_role("button", name="Delete", exact=True).click()
     page.get_by_label("Our-words", exact=True).wait_for(state="detached")
 
@@ -95,6 +95,9 @@ def test_a_list_is_written_on_the_page(visit):
     page.locator("#terms .about").get_by_text("party → Partei").wait_for()
     page.get_by_role("button", name="Remove party").click()
     page.locator("#terms .about").get_by_text("party → Partei").wait_for(state="detached")
+    page.get_by_role("button", name="Delete this list mine").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_label("mine", exact=True).wait_for(state="detached")
 
 
 def test_sentences_become_a_store_while_one_watches(visit, tmp_path):
@@ -111,7 +114,7 @@ def test_sentences_become_a_store_while_one_watches(visit, tmp_path):
     page.locator(".job.done", has_text="minutes").wait_for()
     page.get_by_text("About minutes").click(force=True)
     assert "CC0" in page.inner_text("#stores")
-    page.get_by_role("button", name="Delete the store minutes").click()
+    page.get_by_role("button", name="Delete this store minutes").click()
     page.get_by_role("button", name="Delete", exact=True).click()
     page.get_by_label("minutes", exact=True).wait_for(state="detached")
 

@@ -1,6 +1,7 @@
 """How the page looks and is used: on phones, in the dark, in German, by keyboard, with a screen reader."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,44 @@ PICTURE = ROOT / "docs" / "page.png"
 FLOOR = "parliament-test-00043"
 SECRET = "a-secret-with (letters)"
 
+LONG = "customer-service-of-the-Donaudampfschifffahrtsgesellschaft-2026"
+_CARD = {
+    "licence": "CC BY 4.0", "origin": "https://example.org/minutes", "size_bytes": 4_300_000, "corrections": 38,
+    "tuned": {"k": 8, "lambda": 0.98, "temperature": 10.0, "guarded": True},
+    "gain": {"base_bleu": 11.85, "bleu": 83.68}, "harm": {"base_bleu": 94.6, "bleu": 93.0},
+}  # fmt: skip
+_SOURCES = [{"name": LONG, "sentences": 800}, {"name": "faq.tmx", "sentences": 1}]
+_CORRECTION = {"id": "c", "text": "Der Staat muss diesen zweiten Antrag annehmen."}
+_JOB = {"id": "a", "target": LONG, "state": "running", "progress": 0.42, "step": "building faq", "eta_seconds": 45}
+HELP = {  # what a server that is much used answers
+    "stores": {
+        "data": [
+            {"name": "parliament", "model": "mini", "keys": 42_633, "editable": False, "sources": [], "card": {}},
+            {"name": LONG, "model": "mini", "keys": 9, "editable": True, "sources": _SOURCES, "card": _CARD},
+        ]
+    },
+    "corrections?*": {"data": [_CORRECTION]},
+    "jobs": {"data": [_JOB, {"id": "b", "target": "koran", "state": "queued", "place": 1}]},
+    "terms?*": {"data": [{"name": LONG, "pairs": 2}, {"name": "board", "pairs": 1}]},
+    "terms/*": {
+        "pairs": [
+            {"source": "cabinet", "target": "Kabinett", "renderings": [{"text": "Schrank"}], "learnt": True},
+            {"source": "motion", "target": "Vorstoß", "renderings": [], "learnt": False},
+        ],
+        "learnt": 1,
+        "size": 2,
+    },
+}
+
 # What reaches over the edge of the screen, or is cut off by it.
 _OUTSIDE = """() => [document.scrollingElement.scrollWidth - innerWidth, ...[...document.body.querySelectorAll("*")]
   .filter(e => e.getClientRects().length && !e.closest(".hidden, .skip, svg"))
   .filter(e => e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)
   .map(e => e.outerHTML.slice(0, 200))]"""
+
+
+def _fulfil(answer: object, route: Any) -> None:
+    route.fulfill(json=answer)
 
 
 def show(page: Any, state: str) -> None:
@@ -33,6 +67,18 @@ def show(page: Any, state: str) -> None:
         page.click("#again" if page.locator("#again").count() else f"[data-clip={FLOOR}]")
         page.wait_for_selector("#trouble p")
         page.context.set_offline(False)
+        return
+    if state == "helping":
+        for path, answer in HELP.items():
+            page.route(f"**/v1/{path}", partial(_fulfil, answer))
+        page.reload()
+        page.wait_for_selector(".job")
+        for summary in page.locator("summary").all():
+            summary.click()
+        page.set_input_files("#add-file", {"name": "a" * 60 + ".tmx", "mimeType": "text/xml", "buffer": b"<tmx/>"})
+        page.wait_for_selector(".adding")
+        page.wait_for_selector(".corrections li")
+        page.wait_for_selector("#terms .about li")
         return
     page.click(f"[data-clip={FLOOR}]")
     page.wait_for_selector(".result")
@@ -47,7 +93,7 @@ def show(page: Any, state: str) -> None:
 @pytest.mark.parametrize("locale", ["en-US", "de-DE"])
 def test_a_phone_needs_no_scrolling_sideways(visit, locale):
     page = visit(locale=locale, viewport={"width": 360, "height": 740})
-    for state in ("empty", "why", "correcting", "error"):
+    for state in ("empty", "helping", "why", "correcting", "error"):
         show(page, state)
         assert page.evaluate(_OUTSIDE) == [0], state
 
@@ -60,10 +106,12 @@ def violations(page: Any) -> list[str]:
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: accessibility is not checked")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_shut_out(visit, scheme):
+@pytest.mark.parametrize(
+    ("scheme", "states"), [("light", ("empty", "helping", "why", "correcting", "error")), ("dark", ("helping", "why"))]
+)
+def test_nobody_is_shut_out(visit, scheme, states):
     page = visit(color_scheme=scheme, reduced_motion="reduce")
-    for state in ("empty", "why", "correcting", "error"):
+    for state in states:
         show(page, state)
         assert violations(page) == [], state
 
@@ -127,6 +175,8 @@ def test_a_server_with_keys_asks_for_one(visit, sample, tmp_path):
     settings = Settings({"mini": sample.model}, tmp_path, stores=sample.stores, examples=sample.examples, keys=keys)
     with listening(create_app(settings)) as url:
         page = visit(url.replace("127.0.0.1", "localhost"), ready="#key-form:not([hidden])")
+        if AXE.is_file():
+            assert violations(page) == []
         assert page.locator("#trouble p").count() == 0
         page.fill("#key", "a-wrong-secret")
         page.keyboard.press("Enter")

@@ -47,6 +47,11 @@ def test_captions_come_while_somebody_speaks(visit):
     with page.expect_download() as waiting:
         page.get_by_label("Download srt").click()
     assert WORD in waiting.value.path().read_text(encoding="utf-8")
+    page.get_by_role("button", name="Correct: ").first.click()
+    page.get_by_label("How it should read").fill("Das Wort hat die Fraktion.")
+    page.get_by_role("button", name="Save").click()
+    page.locator(".captions .caption", has_text="Das Wort hat die Fraktion.").wait_for()
+    assert page.request.delete(f"{page.url}v1/corrections?store=corrections").json() == {"removed": 1}
     page.get_by_text("Translate the recording as a whole").click()
     page.wait_for_selector(".result")
 

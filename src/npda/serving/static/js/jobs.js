@@ -1,7 +1,7 @@
 // Jobs of the server: how far they are, and a way to cancel them.
 import * as api from "./api.js";
 import { $, el, fill, keepFocus } from "./dom.js";
-import { percent, t } from "./i18n.js";
+import { has, percent, t } from "./i18n.js";
 import { attempt, say, trouble } from "./notices.js";
 
 const PAUSE = 800; // milliseconds between two looks
@@ -60,7 +60,8 @@ function row(job) {
 
 function told(job) {
   if (job.state !== "running") return t(`job_${job.state}`, { place: String(job.place ?? ""), error: job.error ?? "" });
-  const parts = [percent(job.progress ?? 0), job.step];
+  const step = `step_${job.step?.match(/^\w+/)?.[0]}`;
+  const parts = [percent(job.progress ?? 0), has(step) ? t(step) : job.step];
   if (job.eta_seconds) parts.push(t("eta", { time: job.eta_seconds > 90 ? t("minutes", { n: Math.round(job.eta_seconds / 60) }) : t("inSeconds", { n: Math.max(1, Math.round(job.eta_seconds)) }) }));
   return parts.filter(Boolean).join(", ");
 }

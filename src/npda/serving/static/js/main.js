@@ -111,7 +111,7 @@ async function record() {
   begin("record", async () => {
     await microphone.stop();
     if (portions.length < 3) throw new Error(t("tooShort"));
-    await translate(wav(portions, "recording.wav"), t("record"));
+    await translate(wav(portions, "recording.wav"), t("recorded"));
   });
   say(t("recording"), false);
 }

@@ -125,7 +125,7 @@ function spoken(word) {
 }
 
 export function badges(stores) {
-  return stores.filter(([, share]) => share >= 0.005).map(([store, share]) => el("span", { class: `badge ${colourOf(store)}` }, `${store} ${percent(share)}`));
+  return stores.filter(([, share]) => share >= 0.01).map(([store, share]) => el("span", { class: `badge ${colourOf(store)}` }, `${store} ${percent(share)}`));
 }
 
 function legend(sentences) {

@@ -63,7 +63,7 @@ function about(store) {
     el("h3", {}, t("sources")),
     el("ul", { class: "plain-list" }, sources.map(one => source(store, typeof one === "string" ? { name: one } : one))),
     el("div", { class: "corrections" }),
-    editable ? deleting(t("deleteStore"), t("sureStore", { name: store.name }), () => removeStore(store), t("removeStore", { name: store.name })) : el("p", { class: "soft" }, t("readOnly")));
+    editable ? deleting([t("deleteStore"), el("span", { class: "hidden" }, ` ${store.name}`)], t("sureStore", { name: store.name }), () => removeStore(store)) : el("p", { class: "soft" }, t("readOnly")));
 }
 
 // {base_bleu, bleu} of held-out sentences, or what else there is

@@ -51,7 +51,7 @@ function item(list, isOpen) {
 function fillPairs(place, list, { pairs = [] }) {
   const path = source => `v1/terms/${api.part(list.name)}/pairs/${api.part(source)}`;
   const remove = pair => attempt(async () => { await api.send("DELETE", path(pair.source)); await loadTerms(); });
-  const drop = el("button", { type: "button", class: "small plain danger-text", "aria-label": t("deleteList", { name: list.name }) }, t("deleteThisList"));
+  const drop = el("button", { type: "button", class: "small plain danger-text" }, t("deleteList"), el("span", { class: "hidden" }, ` ${list.name}`));
   drop.addEventListener("click", () => ask(drop, t("sureList", { name: list.name }), t("yesDelete"), t("no"), () => attempt(async () => {
     await api.send("DELETE", `v1/terms/${api.part(list.name)}`);
     say(t("deleted", { name: list.name }));

@@ -13,8 +13,8 @@ export function why(word, { colours, correct, close, source, target }) {
       el("h4", { id, tabindex: -1 }, word.end ? t("whyEnd") : t("whyTitle", { word: word.text })),
       el("button", { type: "button", class: "plain", "aria-label": t("close"), onclick: close }, icon("close"))),
     el("p", { class: `verdict by-${word.who}` }, ...reason(word)),
-    word.tokens && probabilities(word),
-    word.tokens && (word.evidence.length ? sentences(word.evidence, colours, source, target) : el("p", { class: "soft" }, t("noNeighbours"))),
+    word.tokens && word.who !== "term" && [probabilities(word),
+      word.evidence.length ? sentences(word, colours, source, target) : el("p", { class: "soft" }, t("noNeighbours"))],
     el("p", {}, el("button", { type: "button", onclick: correct }, t("correctThis"))));
   panel.addEventListener("keydown", event => { if (event.key === "Escape") close(); });
   return panel;
@@ -38,13 +38,19 @@ function probabilities(word) {
     el("dd", {}, el("span", { class: `bar by-${who}`, "aria-hidden": "true" }, el("i", { css: { "--p": p } })), el("span", { class: "number" }, probability(p))))));
 }
 
-function sentences(evidence, colours, source, target) {
+// The word that a neighbour speaks for; a token may be the mere beginning of one, or the end of the sentence.
+function marked({ target_text: text, start, end }) {
+  const until = end > start ? end : start + text.slice(start).search(/\s|$/);
+  return [text.slice(0, start), el("mark", {}, text.slice(start, until) || "∎"), text.slice(until)];
+}
+
+function sentences({ evidence, who }, colours, source, target) {
   const rest = evidence.slice(SHOWN);
   const share = rest.reduce((sum, one) => sum + one.weight, 0);
   return [
-    el("h5", {}, t("behind")),
+    el("h5", {}, t(who === "model" ? "near" : "behind")),
     el("ol", { class: "evidence" }, evidence.slice(0, SHOWN).map(one => el("li", { class: `${one.agrees ? "same" : "other"} ${colours(one.store)}` },
-      el("p", { lang: target, dir: "auto" }, one.target_text.slice(0, one.start), el("mark", {}, one.target_text.slice(one.start, one.end) || "∎"), one.target_text.slice(one.end)),
+      el("p", { lang: target, dir: "auto" }, marked(one)),
       el("p", { class: "soft", lang: source, dir: "auto" }, one.source_text),
       el("p", { class: "small soft facts" },
         el("span", { class: "bar", "aria-hidden": "true" }, el("i", { css: { "--p": one.weight } })),
