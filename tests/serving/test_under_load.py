@@ -1,6 +1,8 @@
 """SIGTERM to a busy server whose stores are being replaced: what it has taken is answered, and it ends well."""
 
+import asyncio
 import os
+import shutil
 import signal
 import threading
 from collections import Counter
@@ -12,8 +14,14 @@ import mini_stores
 import pytest
 from served import PATIENCE, Served, served
 
+from npda import audio
 from npda.corpus.mini.grammar import sentences
 from npda.demo.model import SHIPPED
+from npda.serving.asks import Way
+from npda.serving.database import Database
+from npda.serving.engine import BatchingEngine
+from npda.serving.library import StoreLibrary
+from npda.serving.settings import Settings
 from npda.translator import Translator
 
 CLIP = Path(__file__).parents[1] / "fixtures" / "version-0.1.0" / "clips" / "parliament-test-00002.flac"
@@ -153,3 +161,38 @@ def test_nothing_that_was_accepted_is_lost(tmp_path, versions):
         assert Counter(line["status"] for line in taken) == {200: len(answers) + len(texts)}
         assert sum(busy.faults.values()) == CLIENTS  # no client was left waiting
         assert "Traceback" not in server.log.read_text()
+
+
+def test_versions_of_the_server_s_own_are_replaced_under_load(tmp_path, versions):
+    """Requests end with the version that they began with, and what nobody reads is removed from the disk."""
+    settings = Settings({"mini": SHIPPED}, tmp_path, device="cpu")
+    library = StoreLibrary(settings, Database(settings.data))
+    wave, way = audio.load(str(CLIP)), Way("mini", stores=("parliament",))
+    seen: list[str] = []
+
+    def replace(number: int) -> None:
+        folder = library.versions / str(number) / "parliament"
+        shutil.copytree(versions["second" if number % 2 else "first"], folder)
+        library.publish("parliament", folder)
+
+    async def ask(engine: BatchingEngine, done: asyncio.Event) -> None:
+        while not done.is_set():
+            seen.append((await engine.utterance(wave, way)).text)
+
+    async def work() -> None:
+        engine, done = BatchingEngine(settings, library, threads=1), asyncio.Event()
+        asking = [asyncio.create_task(ask(engine, done)) for _ in range(CLIENTS)]
+        for number in range(1, 21):
+            await asyncio.to_thread(replace, number)
+            before = len(seen)
+            while len(seen) < before + CLIENTS:  # somebody begins with every version
+                await asyncio.sleep(0.01)
+                assert not any(task.done() for task in asking)
+        done.set()
+        await asyncio.gather(*asking)
+        await engine.close()
+
+    replace(0)
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
+    assert len(set(seen)) == 2
+    until(lambda: [folder.name for folder in library.versions.iterdir()] == ["20"])
