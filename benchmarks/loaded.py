@@ -47,6 +47,11 @@ class Load:
         """Requests a second."""
         return len(self.latencies) / self.seconds
 
+    @property
+    def work(self) -> float:
+        """Seconds of the processor for a request."""
+        return self.worked / len(self.latencies)
+
 
 @contextmanager
 def serving(module: str, *arguments: object, threads: int, fields: Mapping[str, str]) -> Iterator[Served]:
