@@ -164,8 +164,8 @@ def lines(title: str, rounds: Rounds, name: str) -> Iterator[Line]:
             yield Line(f"serve: {title}, 1 client, requests a second", middle(found), note=note)
         else:
             bar = TOGETHER if clients == 8 and not name.startswith("faster") else None
-            value, work = ratio(rounds, (name, clients), (name, 1)), by_work(rounds, (name, clients), (name, 1))
-            yield Line(f"serve: {title}, {clients} clients / 1", value, bar, note=f"{note}; {work}")
+            value, gain = ratio(rounds, (name, clients), (name, 1)), by_work(rounds, (name, clients), (name, 1))
+            yield Line(f"serve: {title}, {clients} clients / 1", value, bar, note=f"{note}; {gain}")
 
 
 def middle(found: Sequence[Load]) -> float:
