@@ -1,4 +1,4 @@
-"""One server, one browser with a microphone, and visits to the page. Without a browser, all of it is skipped."""
+"""A server, a browser with a microphone, and visits to the page. Without a browser, all of it is skipped."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ _HOLD = """contents => {
 }"""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     """What `npda serve` makes for itself."""
     return make_sample(tmp_path_factory.mktemp("sample"), progress=False)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def clips(sample: Sample) -> dict[str, Path]:
     return {example.name: sample.examples / example.file for example in read_examples(sample.examples)}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def served(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of the sample."""
     data = tmp_path_factory.mktemp("data")
@@ -62,9 +62,12 @@ def served(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield url.replace("127.0.0.1", "localhost")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser(clips: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium, whose microphone hears one clip over and over, with pauses."""
+    """Chromium, whose microphone hears one clip over and over, with pauses.
+
+    It ends with the module: while playwright runs, nobody else in this thread can use asyncio.
+    """
     if PROGRAM is None:
         pytest.skip("chromium is not installed: the page is not tested in a browser")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
