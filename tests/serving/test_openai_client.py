@@ -166,7 +166,7 @@ def test_a_translation_is_streamed(client):
         ({"chunking_strategy": {"type": "server_vad"}}, "chunking_strategy"),
         ({"language": "Klingon"}, "language"),
         ({"language": "fr"}, "language"),  # which the model does not know
-        ({"model": "mini"}, "model"),  # which only translates
+        ({"model": "mini", "language": "en"}, "model"),  # which only translates
         ({"temperature": 3}, "temperature"),
         ({"extra_body": {"beam": 3}}, "beam"),
         ({"extra_body": {"k": 0}}, "k"),
