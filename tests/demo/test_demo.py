@@ -27,6 +27,7 @@ from npda.demo.demo import run_demo
 from npda.demo.model import FILE, ModelRecipe, open_model
 from npda.demo.results import DemoReport, changed_first, marked
 from npda.demo.stages import DemoOptions
+from npda.demo.terms import Listed, count_use
 from npda.explanation.records import Evidence
 from npda.io.errors import InputError
 from npda.models.speech2text import Speech2Text
@@ -79,6 +80,12 @@ def test_what_scripts_read(trained):
     assert record["curve"][-1]["domain"] == record["systems"]["NPDA-kNN-ST"]["domain"]
     assert len(record["examples"]) == 5
     assert record["dropped"] == 0
+    assert record["terms"]["list"]["teacher"] == "Lehrkraft"
+    said = [
+        word for domain in ("general", "parliament") for pair in few(domain, "test") for word in pair.src_text.split()
+    ]
+    assert record["terms"]["said"] == sum(word.strip(".,?!").lower() in record["terms"]["list"] for word in said)
+    assert 0 <= record["terms"]["used"] <= record["terms"]["said"]
 
     for name, system in record["systems"].items():
         for domain, key in (("general", "general"), ("parliament", "domain")):
@@ -253,3 +260,15 @@ def test_the_verb_prints_what_was_found(trained, as_json, monkeypatch, tmp_path)
         assert words in answer.stdout
     assert answer.stdout.count("said ") == 5
     assert answer.stdout.count("base ") >= 5
+
+
+def test_use_of_terms_is_counted_over_both_tests():
+    found = {
+        "general": [Listed("Der Lehrer ist da.", "Die Lehrkraft ist da.", ("Lehrkraft",)), Listed("Ja.", "Nein.", ())],
+        "parliament": [Listed("Das Schreiben.", "Das Schreiben.", ()), Listed("Der Arzt.", "Der Arzt.", ())],
+    }
+    said = {"general": ["The teacher is here.", "Yes."], "parliament": ["This letter.", "The doctor."]}
+    use = count_use(found, said, Path("terms"))
+    assert (use.said, use.before, use.used) == (3, 1, 2)
+    assert (use.sentences, use.changed) == (1, 1)
+    assert [example.said for example in use.examples] == ["The teacher is here."]

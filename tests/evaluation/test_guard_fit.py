@@ -43,6 +43,15 @@ def test_sentences_on_the_wrong_side_are_counted():
     assert (fit.domain, fit.general) == (pytest.approx(2 / 3), 0.5)
 
 
+def test_the_gate_of_a_store_that_cannot_be_told_from_general_text_stays_flat():
+    fit = fit_guard(flat(0.11, -0.09), flat(0.1, -0.1), "speech")
+    assert fit.guard.slope == pytest.approx(2.0)  # by the log-odds of the two, 0.01 / 0.01, it would be even flatter
+    apart = fit_guard(flat(0.5, 0.1), flat(0.0, -0.4), "speech")  # means 0.5 apart, variance 0.04
+    assert apart.guard.slope == pytest.approx(2 * math.log(OPEN / (1 - OPEN)) / 0.5)
+    near = fit_guard(flat(0.4, 0.0), flat(0.1, -0.3), "speech")  # means 0.3 apart, variance 0.04
+    assert near.guard.slope == pytest.approx(0.3 / 0.04)
+
+
 def test_evidence_along_translations_is_that_of_their_states_one_by_one(tmp_path):
     model = tiny_store.backbone()
     store, counter = (Datastore.build(model, tiny_store.pairs(30, seed), tmp_path / f"{seed}") for seed in (1, 2))

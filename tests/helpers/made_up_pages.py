@@ -10,6 +10,7 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.knn.combiners import KnnOptions
 from npda.demo.page import write_report
 from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, CurvePoint, DemoReport, SystemResult
+from npda.demo.terms import Listed, TermExample, TermUse
 from npda.evaluation.faults import Faults
 from npda.evaluation.similarity import Similarity
 from npda.evaluation.tuning.climb import Point
@@ -93,6 +94,7 @@ def demo_report(folder: Path, text: str = "die Küche im Haus") -> DemoReport:
         {NPDA: model / "text", KNN_MT: model / "speech"},
         folder / "report.html",
         folder / "why.html",
+        TermUse(57, 1, 55, 480, 2, (TermExample(text, Listed(text, f"{text} {text}", (text,))),), model / "terms"),
     )
 
 

@@ -125,6 +125,7 @@ def _report(stages: Stages, out: Path, model: Path, seed: int, start: float) -> 
         stores={NPDA: stages.text_store.path, KNN_MT: stages.speech_store.path},
         page=out / "report.html",
         why=out / "why.html",
+        terms=stages.term_use,
     )
     with stages.cache.timed("report"):
         write_report(report)

@@ -6,7 +6,8 @@ data/speech.wav, data/debate.flac       a sentence of parliament; twelve of them
 data/dev.tsv, data/test.tsv             manifests of parliament speech, with audio in data/audio
 data/general.tsv, data/general-dev.tsv  the same of everyday talk
 data/domain.tsv, data/domain-dev.tsv    sentence pairs of parliament; the first also as domain.en and domain.de
-data/memory.tmx, data/terms.csv         a translation memory and a glossary of parliament
+data/memory.tmx                         a translation memory of parliament
+data/terms.csv, terms/                  a list of terms, and what was learnt of them
 data/base.txt, data/adapted.txt         translations of data/test.tsv without and with the datastore
 ======================================  ====================================================================
 """
@@ -26,12 +27,12 @@ from npda import audio
 from npda.corpus.manifest import Utterance, write_manifest
 from npda.corpus.pairs import Pair, write_pairs
 from npda.demo.corpus import DemoCorpus
+from npda.demo.terms import LIST
 from npda.io.files import write_lines
 
 MODEL, DATA = "model", "data"
 _PAIRS, _SPOKEN, _JOINED = 200, 20, 12
 _PAUSE = 0.8  # seconds between the sentences of the long recording
-_TERMS = "floor,Wort\npoint of order,Geschäftsordnungsantrag\ndraft resolution,Entschließungsentwurf\n"
 
 
 def write_examples(out: Path, corpus: DemoCorpus, base: Sequence[str], adapted: Sequence[str]) -> None:
@@ -54,7 +55,8 @@ def write_examples(out: Path, corpus: DemoCorpus, base: Sequence[str], adapted: 
     write_lines(data / "domain.en", [pair.src_text for pair in pairs])
     write_lines(data / "domain.de", [pair.tgt_text for pair in pairs])
     (data / "memory.tmx").write_text(_memory(pairs[:_SPOKEN]), encoding="utf-8")
-    (data / "terms.csv").write_text(_TERMS, encoding="utf-8")
+    terms = [f"{term.source},{term.target},{term.like}" for term in LIST]
+    write_lines(data / "terms.csv", ["source,target,like", *terms])
     write_lines(data / "base.txt", list(base[:_SPOKEN]))
     write_lines(data / "adapted.txt", list(adapted[:_SPOKEN]))
 

@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from npda.demo.plots import curve_plot, systems_plot
 from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, DemoReport, marked
+from npda.demo.terms import LIST
 from npda.io.files import atomic_write
 from npda.report.explanation import write_page
 from npda.report.page import render
@@ -26,6 +27,7 @@ def write_report(report: DemoReport) -> None:
         names={"base": BASE, "npda": NPDA, "guarded": GUARDED, "upper": KNN_MT},
         pictures=_pictures(report),
         marked=marked,
+        listed_terms=LIST,
         p_value=p_value,
         stage_name=stage_name,
     )

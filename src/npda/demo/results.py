@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npda.decoding.knn.combiners import KnnOptions
+from npda.demo.terms import TermUse
 from npda.evaluation.similarity import Similarity
 from npda.evaluation.tuning.objective import parameters
 from npda.evaluation.tuning.search import Tuning
@@ -76,7 +77,8 @@ class DemoReport:
     with that choice; knn_mt_tuning: of the speech store; greedy: domain BLEU of the paper's system with beam 1;
     similarity: by domain, on dev; seconds: by stage, those in recalled of an earlier run;
     total: seconds of this run, in which some stages went side by side;
-    dropped: sentences left out because the model was trained on them; signature: of the scores
+    dropped: sentences left out because the model was trained on them; signature: of the scores;
+    terms: what a list of terms does beside the guarded store
     """
 
     systems: dict[str, SystemResult]
@@ -100,6 +102,7 @@ class DemoReport:
     stores: dict[str, Path]
     page: Path
     why: Path
+    terms: TermUse
 
     @property
     def best(self) -> KnnOptions:
@@ -139,6 +142,7 @@ class DemoReport:
             "guarded": self.guarded_tuning.setting.record(),
             "price": round(self.price, 2),
             "price_unguarded": round(self.price_unguarded, 2),
+            "terms": self.terms.record(),
             "search": {"beam": self.tuning.search.beam, "greedy": round(self.greedy, 2)},
             "curve": [
                 {"fraction": p.fraction, "pairs": p.pairs, "keys": p.keys, "domain": round(p.bleu, 2)}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.mini.grammar import DOMAINS
-from npda.corpus.pairs import Pair
+from npda.corpus.pairs import Pair, write_pairs
 from npda.datastore.counter import FOLDER, CounterStore, build_counter
 from npda.datastore.counter import STORE as COUNTER
 from npda.datastore.source import BuildOptions, Source
@@ -24,8 +25,9 @@ from npda.decoding.knn.fusion import KnnFusion
 from npda.decoding.knn.guarded import GuardedFusion
 from npda.decoding.knn.steering import steer
 from npda.demo.corpus import DemoCorpus
-from npda.demo.model import SHIPPED, ModelRecipe
+from npda.demo.model import LANGUAGE, SHIPPED, ModelRecipe
 from npda.demo.results import BASE, GUARDED, KNN_MT, NPDA, CurvePoint, SystemResult, changed_first
+from npda.demo.terms import LIST, Listed, TermUse, count_use
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.scores import bleu
 from npda.evaluation.significance import compare
@@ -35,10 +37,12 @@ from npda.evaluation.tuning.save import GatedTuning, gated, save_tuned
 from npda.evaluation.tuning.search import Tuning, tune
 from npda.explanation.explain import explain, hear
 from npda.explanation.records import Explanation
+from npda.io.files import atomic_directory
 from npda.io.progress import track
 from npda.stages.code import Code
 from npda.stages.stage_cache import StageCache
-from npda.translator import Translator
+from npda.terms.learning import LearnOptions, learn_terms
+from npda.translator import TermLists, Translation, Translator
 
 EXAMPLES = 5
 
@@ -46,7 +50,7 @@ EXAMPLES = 5
 CODE = Code(("npda.demo.stages", "npda.models"), ("npda.demo.model", "npda.training"))
 
 T = TypeVar("T")
-RESULTS, STORES = "results", "stores"
+RESULTS, STORES, TERMS = "results", "stores", "terms"
 
 Texts = dict[str, list[str]]  # translations of the tests by domain
 
@@ -89,7 +93,7 @@ class Stages:
 
     def of_text(self) -> None:
         """All that needs the choice made on text."""
-        _ = self.base, self.npda, self.gate, self.guarded, self.greedy, self.curve, self.explanations
+        _ = self.base, self.npda, self.gate, self.listed, self.greedy, self.curve, self.explanations
 
     def of_speech(self) -> None:
         """All that can be done before it: what somebody with recordings would do."""
@@ -129,8 +133,33 @@ class Stages:
         return found
 
     @cached_property
+    def term_list(self) -> Path:
+        """The folder of the list's terms, learnt from everyday text."""
+        folder = self._stores.parent / TERMS
+
+        def learn() -> None:
+            with TemporaryDirectory() as beside, atomic_directory(folder) as made:
+                text = Path(beside) / "general.tsv"
+                write_pairs(text, self.corpus.general_text)
+                how = LearnOptions((text,), language=LANGUAGE, source_language="en", progress=self.progress)
+                learn_terms(self.backbone, LIST, made, how)
+
+        self.cache.recall_directory("terms", self._identity, CODE, folder, learn)
+        return folder
+
+    @cached_property
+    def listed(self) -> dict[str, list[Listed]]:
+        """The tests with the store behind its gate, as the search found them and with the list's words."""
+        return self._recall("guarded", dict[str, list[Listed]], self._translate_listed)
+
+    @cached_property
     def guarded(self) -> Texts:
-        return self._recall("guarded", Texts, lambda: self._translate_with(DOMAINS, self._guarded_fusion()))
+        return {domain: [each.text for each in found] for domain, found in self.listed.items()}
+
+    @property
+    def term_use(self) -> TermUse:
+        said = {domain: [u.src_text for u in self.corpus.speech[domain, "test"]] for domain in DOMAINS}
+        return count_use(self.listed, said, self.term_list)
 
     @cached_property
     def npda(self) -> Texts:
@@ -240,17 +269,30 @@ class Stages:
         search: SearchOptions | None = None,
     ) -> Texts:
         fusions = [self.translator.neighbours([store], knn)] if store is not None else []
-        return self._translate_with(domains, *fusions, search=search)
+        return {
+            domain: [t.text for t in self._translations(domain, fusions, search or self.options.search)]
+            for domain in domains
+        }
 
-    def _translate_with(self, domains: Sequence[str], *fusions: Fusion, search: SearchOptions | None = None) -> Texts:
-        texts: Texts = {}
-        for domain in domains:
-            test = self.corpus.speech[domain, "test"]
-            found = self.translator.translate_all(
-                (u.audio for u in test), search or self.options.search, fusions=fusions
-            )
-            texts[domain] = [str(t) for t in track(found, f"translating {domain}", len(test), self.progress)]
-        return texts
+    def _translations(
+        self, domain: str, fusions: Sequence[Fusion], search: SearchOptions, terms: TermLists = ()
+    ) -> Iterator[Translation]:
+        test = self.corpus.speech[domain, "test"]
+        found = self.translator.translate_all((u.audio for u in test), search, fusions=fusions, terms=terms)
+        for translation in track(found, f"translating {domain}", len(test), self.progress):
+            assert translation is not None  # without on_error, errors are raised
+            yield translation
+
+    def _translate_listed(self) -> dict[str, list[Listed]]:
+        """Terms come after the search: one pass tells of both texts."""
+        fusions, decode = [self._guarded_fusion()], self.backbone.target.decode
+        return {
+            domain: [
+                Listed(decode(t.tokens), t.text, tuple(each.target for each in t.terms))
+                for t in self._translations(domain, fusions, self.options.search, self.term_list)
+            ]
+            for domain in DOMAINS
+        }
 
     def _parts(self) -> list[CurvePoint]:
         pairs = list(self.corpus.domain_text)

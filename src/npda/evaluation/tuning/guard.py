@@ -214,6 +214,8 @@ def fit_guard(domain: Sequence[np.ndarray], general: Sequence[np.ndarray], way: 
 
     It turns where the store is a little nearer than the counter-store, unless that is far from the middle between the
     two means, as it is where one store is much smaller. A steeper gate would leave no doubt, and could not be reopened.
+    Nor is it steeper than the log-odds of two normal distributions: the gate of a store whose text cannot be told from
+    general text stays flat, so that its noise does not take the say from other stores.
     domain, general: [steps] of evidence for each sentence; way: how the sentences went into the model
     """
     means = [np.array([evidence.mean() for evidence in side]) for side in (domain, general)]
@@ -221,6 +223,8 @@ def fit_guard(domain: Sequence[np.ndarray], general: Sequence[np.ndarray], way: 
     middle, gap = (mu_domain + mu_general) / 2, max(mu_domain - mu_general, 1e-6)
     bias = float(np.clip(0.0, middle - _OFF_CENTRE * gap, middle + _OFF_CENTRE * gap)) + _DOUBT * gap
     slope = 2 * float(np.log(OPEN / (1 - OPEN))) / (gap * (TEXT_SHARE if way == "text" else 1.0))
+    variance = max(float(np.mean([side.var() for side in means])), 1e-6)
+    slope = min(slope, gap / variance)
     guard = Guard(float(np.clip(slope, _FLATTEST, _STEEPEST)), bias)
     right = float((means[0] > bias).mean()), float((means[1] <= bias).mean())
     return GuardFit(guard, *right)
