@@ -38,8 +38,10 @@ from npda.terms.accuracy import term_accuracy
 from npda.terms.learning import LearnOptions, learn_terms
 from npda.terms.phrases import words
 from npda.terms.termbase import Terms
+from npda.terms.using import Searched, use_terms
 
 COUNT = 15
+BEAM = SearchOptions(n_best=5)  # all of the beam tells which terms may have been said
 
 # What is to be read for the nouns of the rule, as the lexicon writes nouns, and a word that is like it.
 WANTED = {
@@ -91,13 +93,13 @@ def judge(
         for batch in dev.batches:
             started = time.process_time()
             memory = dev.memory(batch)
-            found = search_with_retry(model, memory, batch.prompt, SearchOptions())
-            texts = [[model.target.decode(best.tokens)] for best, *_ in found]
+            found = search_with_retry(model, memory, batch.prompt, BEAM)
             translated = time.process_time()
-            placed = terms.put_in(model, memory, texts)
+            searched = Searched(model, memory, torch.tensor([batch.prompt] * len(found)), BEAM)
+            placed = use_terms(terms, searched, found, range(len(found)))
             times = [times[0] + translated - started, times[1] + time.process_time() - translated]
-            for place, (text,), (put,) in zip(batch.places, texts, placed, strict=True):
-                base[place], used[place] = text, put.text
+            for place, (best, *_), ((_, put),) in zip(batch.places, found, placed, strict=True):
+                base[place], used[place] = model.target.decode(best.tokens), put.text
     sources, old = [u.src_text for u in utterances], [u.tgt_text for u in utterances]
     accuracy = term_accuracy(terms.terms, sources, used)
     said = set(accuracy.holding)

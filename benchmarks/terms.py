@@ -37,15 +37,17 @@ from npda.evaluation.devset import DevSet
 from npda.evaluation.scores import bleu
 from npda.models.whisper import Whisper
 from npda.terms.accuracy import term_accuracy
+from npda.terms.ear import of_rows
 from npda.terms.learning import LearnOptions, learn_terms
 from npda.terms.phrases import Phrases, words
 from npda.terms.termbase import Terms
+from npda.terms.using import Searched, use_terms
 from npda.translator import Translator
 
 SPOKEN, WRITTEN = "de", "en"
 DOMAINS = ("dialogue", "tatoeba")
 COUNT = 30  # nouns of each text
-BEAM = SearchOptions()
+BEAM = SearchOptions(n_best=5)  # all of the beam tells which terms may have been said
 _PROMPT = 200  # tokens that Whisper is told beforehand, at most
 
 _DETERMINER = re.compile(
@@ -76,6 +78,8 @@ def main() -> bool:
     parser.add_argument("--model", type=Path, required=True, help="whisper-base, aligned for German")
     parser.add_argument("--split", choices=("dev", "test"), default="dev")
     parser.add_argument("--out", type=Path, default=Path("runs/bench/terms"), help="folder for the learnt terms")
+    parser.add_argument("--dialogue", action="store_true", help="learn from the dialogue's text, too")
+    parser.add_argument("--attentive", action="store_true", help="listen to every utterance")
     parser.add_argument("--speak", help="voice that reads terms aloud to learn them")
     parser.add_argument("--each", action="store_true", help="print every term and every change")
     options = parser.parse_args()
@@ -92,12 +96,18 @@ def measure(options: Any) -> Iterator[Result]:
     model = Translator.from_pretrained(options.model, SPOKEN).backbone
     assert isinstance(model, Whisper)
     speaker = voice(options.speak) if options.speak else None
-    how = LearnOptions((corpus / "tatoeba" / "text.tsv.gz",), voice=speaker, language=WRITTEN, source_language=SPOKEN)
+    read = [corpus / domain / "text.tsv.gz" for domain in (DOMAINS if options.dialogue else ("tatoeba",))]
+    how = LearnOptions(tuple(read), voice=speaker, language=WRITTEN, source_language=SPOKEN)
     started = time.perf_counter()
     learnt = learn_terms(model, listed, options.out, how)
     yield Line("seconds to learn a term", (time.perf_counter() - started) / len(listed), note=f"{len(listed)} terms")
     utterances = [u for domain in DOMAINS for u in read_manifest(corpus / domain / f"{options.split}.tsv")]
-    yield from judge(learnt, utterances, translate(model, Terms(learnt, WRITTEN), utterances), options.each)
+    yield from judge(
+        learnt,
+        utterances,
+        translate(model, Terms(learnt, WRITTEN, attentive=options.attentive), utterances),
+        options.each,
+    )
 
 
 @dataclass
@@ -111,8 +121,18 @@ class Outputs:
     seconds_of_terms: float = 0.0
 
 
-def translate(model: Whisper, terms: Terms, utterances: Sequence[Utterance]) -> Outputs:
-    """In batches of one length, as `npda translate` makes them."""
+def kinds_of(terms: Sequence[Term], utterances: Sequence[Utterance]) -> dict[str, list[int]]:
+    """Numbers of the sentences of each kind."""
+    renderings = Phrases((r.text, r.text) for term in terms for r in term.renderings or ())
+    nothing = [""] * len(utterances)
+    said = term_accuracy(terms, [u.src_text for u in utterances], nothing).holding
+    others = sorted({*range(len(utterances))} - {*said})
+    hard = [n for n in others if renderings.find(utterances[n].tgt_text)]
+    return {"with a term": list(said), "hard": hard, "easy": sorted({*others} - {*hard})}
+
+
+def translate(model: Whisper, terms: Terms, utterances: Sequence[Utterance], easy: Sequence[int]) -> Outputs:
+    """In batches of one length, as `npda translate` makes them; the easy ones without Whisper's prompt."""
     dev = DevSet(model, utterances, "speech", WRITTEN)
     assert len(dev) == len(utterances)
     found = Outputs([""] * len(dev), [""] * len(dev), [""] * len(dev))
@@ -122,35 +142,42 @@ def translate(model: Whisper, terms: Terms, utterances: Sequence[Utterance]) -> 
         for batch in dev.batches:
             started = time.process_time()
             memory = dev.memory(batch)
-            best = [h[0].tokens for h in search_with_retry(model, memory, batch.prompt, BEAM)]
-            texts = [model.target.decode(tokens) for tokens in best]
+            best = search_with_retry(model, memory, batch.prompt, BEAM)
+            texts = [model.target.decode(hypotheses[0].tokens) for hypotheses in best]
             translated = time.process_time()
-            placed = terms.put_in(model, memory, [[text] for text in texts], WRITTEN)
+            searched = Searched(model, memory, torch.tensor([batch.prompt] * len(best)), BEAM)
+            placed = use_terms(terms, searched, best, range(len(best)), language=WRITTEN)
             done = time.process_time()
-            prompted = search(model, memory, [*hints, *batch.prompt], BEAM)
             found.seconds += translated - started
             found.seconds_of_terms += done - translated
-            for place, text, (put,), (hypothesis, *_) in zip(batch.places, texts, placed, prompted, strict=True):
-                found.base[place], found.used[place] = text, put.text
-                found.prompted[place] = model.target.decode(hypothesis.tokens)
+            for place, text, ((_, put),) in zip(batch.places, texts, placed, strict=True):
+                found.base[place], found.used[place], found.prompted[place] = text, put.text, text
+            if rows := [row for row, place in enumerate(batch.places) if place not in easy]:
+                prompted = search(model, of_rows(memory, torch.tensor(rows)), [*hints, *batch.prompt], BEAM)
+                for row, (hypothesis, *_) in zip(rows, prompted, strict=True):
+                    found.prompted[batch.places[row]] = model.target.decode(hypothesis.tokens)
     return found
 
 
-def judge(terms: Sequence[Term], utterances: Sequence[Utterance], found: Outputs, each: bool) -> Iterator[Result]:
+def judge(
+    terms: Sequence[Term],
+    utterances: Sequence[Utterance],
+    kinds: dict[str, list[int]],
+    found: Outputs,
+    each: bool,
+) -> Iterator[Result]:
     sources, references = [u.src_text for u in utterances], [u.tgt_text for u in utterances]
     base, used, prompted = (term_accuracy(terms, sources, h) for h in (found.base, found.used, found.prompted))
-    said = set(used.holding)
-    renderings = Phrases((r.text, r.text) for term in terms for r in term.renderings or ())
-    others = [n for n in range(len(sources)) if n not in said]
-    hard = [n for n in others if renderings.find(references[n])]
-    easy = [n for n in others if n not in set(hard)]
-    kinds = {"with a term": sorted(said), "hard": hard, "easy": easy}
+    said, hard, easy = kinds.values()
+    others = sorted(hard + easy)
     yield Line("terms used, %", 100 * used.exact / used.said, 65, note=f"{used.exact} of {used.said} occurrences")
     yield Line("… but for an ending, %", 100 * used.fuzzy / used.said)
     yield Line("… without a list, %", 100 * base.exact / base.said)
     yield Line("… named in Whisper's prompt, %", 100 * prompted.exact / prompted.said)
     for kind, numbers in kinds.items():
         for name, texts in (("", found.used), (", Whisper's prompt", found.prompted)):
+            if name and kind == "easy":
+                continue
             changed = 100 * sum(texts[n] != found.base[n] for n in numbers) / max(1, len(numbers))
             bar = {"hard": 5.0, "easy": 0.0}.get(kind) if not name else None
             yield Line(f"{kind}: changed, %{name}", changed, bar, most=True, note=f"of {len(numbers)} sentences")
@@ -158,11 +185,9 @@ def judge(terms: Sequence[Term], utterances: Sequence[Utterance], found: Outputs
     for name, texts in (("without terms", found.base), ("with terms", found.used), ("prompt", found.prompted)):
         texts = without(terms, texts)
         yield Line(f"BLEU of the rest, {name}", bleu([texts[n] for n in said], [rest[n] for n in said]).value)
-        texts = found.base if name == "without terms" else found.used if name == "with terms" else found.prompted
-        yield Line(
-            f"BLEU of sentences without, {name}",
-            bleu([texts[n] for n in others], [references[n] for n in others]).value,
-        )
+    for name, texts in (("without terms", found.base), ("with terms", found.used)):
+        score = bleu([texts[n] for n in others], [references[n] for n in others]).value
+        yield Line(f"BLEU of sentences that hold none, {name}", score)
     ratio = 1 + found.seconds_of_terms / found.seconds
     yield Line("time with terms / without", ratio, 1.25, most=True, note=f"{found.seconds:.1f} s without")
     if each:

@@ -27,7 +27,7 @@ from npda.decoding.knn.tuned import tuned_combiner
 from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
-from npda.models.backbone import Backbone, HearsMany, Memory, Packed
+from npda.models.backbone import Backbone, HearsMany, Packed
 from npda.models.batches import cut
 from npda.models.devices import Precision, choose_device
 from npda.models.features import features_of
@@ -35,9 +35,9 @@ from npda.models.hub import model_directory
 from npda.models.inputs import hear_batch
 from npda.models.languages import check_spoken
 from npda.segmentation import Detector, Pauses, Stretch, gathered, stretches
-from npda.terms.ear import of_rows
 from npda.terms.replacing import Placed, Replacement
 from npda.terms.termbase import Terms
+from npda.terms.using import Searched, use_lists
 from npda.writers import Segment
 
 Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
@@ -264,12 +264,15 @@ class Translator:
         retriever = stores[0] if len(stores) == 1 else JoinedRetriever(stores)
         return KnnFusion(retriever, tuned_combiner(stores[0]) if combiner is None else combiner)
 
-    def terms(self, lists: TermLists, language: str | None = None) -> Terms | None:
-        """Open lists of terms for this model; None for no list. language: of the translations"""
+    def terms(self, lists: TermLists, language: str | None = None, attentive: bool = False) -> Terms | None:
+        """Open lists of terms for this model; None for no list.
+
+        language: of the translations; attentive: listen for terms in every utterance, see ``npda.terms.termbase``
+        """
         if isinstance(lists, Terms):
             return lists
         paths = [lists] if isinstance(lists, str | PathLike) else list(lists)
-        return Terms.open(paths, self.backbone, language and language_code(language)) if paths else None
+        return Terms.open(paths, self.backbone, language and language_code(language), attentive) if paths else None
 
     def steered_by(
         self,
@@ -328,37 +331,29 @@ class Translator:
         memory = hear_batch(
             self.backbone, [task.heard.features for task in tasks], prompts[:, : prompts.shape[1] - begun]
         )
-        found = search_with_retry(self.backbone, memory, prompts, options, fusions, begun)
-        texts = [[self.backbone.target.decode(h.tokens) for h in hypotheses] for hypotheses in found]
-        placed = self._placed(memory, texts, [task.terms for task in tasks])
+        lists = [task.terms for task in tasks]
+        # What stands in any hypothesis tells which terms may have been said.
+        whole = options if lists == [None] * len(lists) else replace(options, n_best=options.beam)
+        found = search_with_retry(self.backbone, memory, prompts, whole, fusions, begun)
+        searched = Searched(self.backbone, memory, prompts, whole, fusions, begun)
         return [
-            _translation(task.heard, hypotheses, of_one)
-            for task, hypotheses, of_one in zip(tasks, found, placed, strict=True)
+            _translation(task.heard, of_one)
+            for task, of_one in zip(tasks, use_lists(lists, searched, found, options.n_best), strict=True)
         ]
 
-    def _placed(
-        self, memory: Memory, texts: Sequence[Sequence[str]], lists: Sequence[Terms | None]
-    ) -> list[list[Placed]]:
-        """The n best texts of every sentence, with its terms put in; those of one list are looked at together."""
-        placed = [[Placed(text) for text in of_one] for of_one in texts]
-        for terms in {id(terms): terms for terms in lists if terms is not None}.values():
-            rows = [row for row, own in enumerate(lists) if own is terms]
-            own_memory = (
-                memory if len(rows) == len(lists) else of_rows(memory, torch.tensor(rows, device=memory.mask.device))
-            )
-            for row, of_one in zip(
-                rows, terms.put_in(self.backbone, own_memory, [texts[row] for row in rows]), strict=True
-            ):
-                placed[row] = of_one
-        return placed
 
-
-def _translation(item: Heard, hypotheses: Sequence[Hypothesis], texts: Sequence[Placed]) -> Translation:
-    nbest = tuple((placed.text, h.score) for placed, h in zip(texts, hypotheses, strict=True))
-    text, score = nbest[0]
-    best = hypotheses[0]
+def _translation(item: Heard, found: Sequence[tuple[Hypothesis, Placed]]) -> Translation:
+    best, placed = found[0]
     return Translation(
-        text, score, item.duration, item.source, nbest, texts[0].replacements, best.retried, best.stores, best.tokens
+        placed.text,
+        best.score,
+        item.duration,
+        item.source,
+        tuple((each.text, h.score) for h, each in found),
+        placed.replacements,
+        best.retried,
+        best.stores,
+        best.tokens,
     )
 
 

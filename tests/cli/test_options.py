@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from npda import __version__
 from npda.cli import GROUPS, app, main
 from npda.cli.options import Language, Quiet, Verbose, codes, shows_progress
+from npda.cli.translate import translate
 from npda.corpus.pairs import Pair, write_pairs
+from npda.io.errors import InputError
 
 LONG = {
     "adapt", "align", "build", "compress", "demo", "evaluate", "explain", "filter", "inspect", "mini",
@@ -44,6 +46,11 @@ def test_every_verb_has_its_group_and_says_how_much_to_say():
     for name, verb in verbs.items():
         options = {option for parameter in verb.params for option in parameter.opts}
         assert {"--quiet", "-q", "--verbose", "-v"} <= options, name
+
+
+def test_listening_for_terms_needs_a_list():
+    with pytest.raises(InputError, match="give a list with --terms"):
+        translate([Path("speech.wav")], Path("model"), attentive=True)
 
 
 def test_every_option_has_a_help_text():

@@ -44,7 +44,8 @@ def ear(monkeypatch):
 
 
 def put_in(*texts, terms=LIST, language="en"):
-    placed = Terms(terms, language).put_in(NOBODY, MEMORY, [[text] for text in texts])
+    opened, of_each = Terms(terms, language), [[text] for text in texts]
+    placed = opened.place(of_each, opened.listen(NOBODY, MEMORY, of_each))
     return [best.text for (best,) in placed]
 
 
@@ -87,13 +88,33 @@ def test_what_is_wanted_already_stays(ear):
 
 def test_every_alternative_gets_its_terms_from_one_transcript(ear):
     ear.said[0] = "Zwei Bestellungen."
-    ((first, second, third),) = Terms(LIST, "en").put_in(NOBODY, MEMORY, [["Two orders.", "An order.", "Two things."]])
+    terms, texts = Terms(LIST, "en"), [["Two orders.", "An order.", "Two things."]]
+    ((first, second, third),) = terms.place(texts, terms.listen(NOBODY, MEMORY, texts))
     assert [placed.text for placed in (first, second, third)] == ["Two purchase orders.", "An order.", "Two things."]
     (done,) = first.replacements
     assert (done.source, done.target, done.rendering, done.start, done.end, done.heard) == (
         *("Bestellungen", "purchase orders", "orders"),
         *(4, 19, True),
     )
+
+
+def test_the_ear_is_asked_about_what_only_another_hypothesis_holds(ear):
+    ear.said[0] = "Mein Auto."
+    terms = Terms(LIST, "en")
+    assert terms.listen(NOBODY, MEMORY, [["My vehicle.", "My car."]]) == {0: "Mein Auto."}
+    assert ear.asked == {0: ["Auto"]}
+    assert not terms.listen(NOBODY, MEMORY, [["My automobile.", "My car."], ["My car.", "My vehicle."]])
+    ((placed,),) = terms.place([["My vehicle."]], ear.said)
+    assert terms.lacking(placed, "Mein Auto und meine Nacht.") == [(0,), (4,)]
+    ((placed,),) = terms.place([["My car."]], {})
+    assert terms.lacking(placed, "Mein Auto.") == []
+
+
+def test_an_attentive_list_has_everything_written_down(ear):
+    ear.said.update({0: "Ja.", 1: "Meine Bestellung."})
+    heard = Terms(LIST, "en", attentive=True).listen(NOBODY, MEMORY, [["Yes."], ["My order."]])
+    assert heard == ear.said
+    assert ear.asked == {0: [], 1: ["Bestellung"]}
 
 
 def test_belief_follows_bayes():

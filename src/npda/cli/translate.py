@@ -46,6 +46,14 @@ def translate(
     terms: Annotated[
         list[Path] | None, typer.Option(help="Folder made by `npda terms`, or its list; repeat it for several.")
     ] = None,
+    attentive: Annotated[
+        bool,
+        typer.Option(
+            "--attentive",
+            help="With --terms: write down what is said in every utterance (Whisper), not only where a term may "
+            "have been said. Finds more terms, and takes about a fifth more time.",
+        ),
+    ] = False,
     k: K = None,
     lambda_: Lambda = None,
     temperature: Temperature = None,
@@ -98,6 +106,8 @@ def translate(
         raise InputError(f"--n-best {n_best} needs a beam at least as large; add --beam {n_best}.")
     if adaptive and not store:
         raise InputError("--adaptive needs a --store, where `npda tune --adaptive` has left its network.")
+    if attentive and not terms:
+        raise InputError("--attentive listens for terms: give a list with --terms.")
     check_choices(k, lambda_, temperature, adaptive)
     from npda.recordings import Translating, audio_inputs
 
@@ -118,7 +128,7 @@ def translate(
     options = tuned_search(stores, beam=beam, max_length=max_length, n_best=n_best, **given)
     chosen = Chosen(k, lambda_, temperature, adaptive)
     fusions = [translator.steered_by(stores, language, chosen, not unguarded)] if stores else []
-    opened = translator.terms(terms or (), language)
+    opened = translator.terms(terms or (), language, attentive)
     translator.backbone.prompt(language)  # an unknown language is found out before anything is written
     total = sum(recording.seconds or 0 for recording in recordings)
     with bar(progress, SHORT) as display:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from npda.models.backbone import Backbone, Memory
 from npda.models.features import features_of
 from npda.models.inputs import hear_batch
 from npda.terms.termbase import Terms
+from npda.terms.using import Searched, use_terms
 
 
 @torch.inference_mode()
@@ -56,7 +58,12 @@ def explain(
         raise ValueError(f"one utterance at a time can be explained, not {memory.states.shape[0]}")
     prompt = backbone.prompt(language)
     ((base, *_),) = search_with_retry(backbone, memory, prompt, options)
-    ((adapted, *_),) = search_with_retry(backbone, memory, prompt, options, [fusion])
+    whole = options if terms is None else replace(options, n_best=options.beam)
+    found = search_with_retry(backbone, memory, prompt, whole, [fusion])
+    (adapted, *_), placed = found[0], None
+    if terms is not None:
+        searched = Searched(backbone, memory, torch.tensor([prompt]), whole, [fusion])
+        (((adapted, placed), *_),) = use_terms(terms, searched, found, [0], language=language)
     if adapted.retried:
         memory = padded(memory, [0])
     pieces = Pieces(backbone.target)
@@ -65,7 +72,6 @@ def explain(
     tokens = _tokens(backbone, memory, prompt, produced, fusion, pieces, with_stores)
     words, base_words = _words(tokens, base, pieces)
     text = backbone.target.decode(adapted.tokens)
-    placed = terms.put_in(backbone, memory, [[text]], language)[0][0] if terms is not None else None
     return Explanation(
         audio=audio,
         text=text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -35,12 +35,20 @@ class _Candidate:
 class Terms:
     """A list of learnt terms.
 
-    language: of the translations, a code, None if it is not known
+    language: of the translations, a code, None if it is not known; attentive: whether the ear is asked about every
+    sentence, also about those that hold no rendering
     """
 
-    def __init__(self, terms: Sequence[Term], language: str | None = None, agreement: Agreement = Agreement()) -> None:
+    def __init__(
+        self,
+        terms: Sequence[Term],
+        language: str | None = None,
+        agreement: Agreement = Agreement(),
+        attentive: bool = False,
+    ) -> None:
         self.terms = tuple(terms)
         self.language = language
+        self.attentive = attentive
         self._agreement = agreement
         meanings: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         heard: defaultdict[str, list[int]] = defaultdict(list)
@@ -57,11 +65,15 @@ class Terms:
 
     @classmethod
     def open(
-        cls, paths: Sequence[str | PathLike[str]], backbone: Backbone | None = None, language: str | None = None
+        cls,
+        paths: Sequence[str | PathLike[str]],
+        backbone: Backbone | None = None,
+        language: str | None = None,
+        attentive: bool = False,
     ) -> Terms:
         """Open folders and lists; of two lines about one term the later counts.
 
-        backbone: folders that were learnt with another model are refused; language: of the translations
+        backbone: folders that were learnt with another model are refused; language, attentive: see above
         """
         found: dict[tuple[str, bool], Term] = {}
         observed: list[Observed] = []
@@ -84,24 +96,45 @@ class Terms:
                         f"`npda terms {path} --general TEXT --model MODEL --out FOLDER`, and give that folder."
                     )
             found.update({term.key: term for term in terms})
-        return cls(list(found.values()), language, Agreement(observed))
+        return cls(list(found.values()), language, Agreement(observed), attentive)
 
-    def put_in(
-        self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]], language: str | None = None
-    ) -> list[list[Placed]]:
-        """Replace renderings in every text by what is wanted; the ear is asked only where that is uncertain.
+    def listen(self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]]) -> dict[int, str]:
+        """Transcripts of those sentences in which a term may have been said that is not certain, by their numbers.
 
-        memory: of the sentences; texts: of each sentence its n best; language: of the texts
+        memory: of the sentences; texts: of each sentence all hypotheses, best first
         """
-        found = [[self._candidates(text) for text in of_one] for of_one in texts]
-        wanted = {row: words for row, of_one in enumerate(found) if (words := self._uncertain(of_one))}
-        heard = transcripts(backbone, memory, wanted) if wanted and can_hear(backbone) else {}
+        if not can_hear(backbone):
+            return {}
+        wanted = {
+            row: words for row, of_one in enumerate(texts) if (words := self._uncertain(of_one)) or self.attentive
+        }
+        return transcripts(backbone, memory, wanted) if wanted else {}
+
+    def place(
+        self, texts: Sequence[Sequence[str]], heard: Mapping[int, str], language: str | None = None
+    ) -> list[list[Placed]]:
+        """Replace renderings in every text by what is wanted.
+
+        texts: of each sentence its n best; heard: transcripts of some sentences by their numbers; language: of the
+        texts
+        """
         return [
             [
-                replace(text, self._changes(text, candidates, heard.get(row)), language or self.language)
-                for text, candidates in zip(texts[row], found[row], strict=True)
+                replace(text, self._changes(text, self._candidates(text), heard.get(row)), language or self.language)
+                for text in of_one
             ]
-            for row in range(len(texts))
+            for row, of_one in enumerate(texts)
+        ]
+
+    def lacking(self, placed: Placed, transcript: str) -> list[tuple[int, ...]]:
+        """Terms that were heard and are not in the text; several where they sound alike."""
+        there = {self.terms[match.value].target for match in self._targets.find(placed.text)}
+        heard = dict.fromkeys(tuple(match.value) for match in self._sources.find(transcript))
+        return [
+            numbers
+            for numbers in heard
+            if not there & {self.terms[number].target for number in numbers}
+            and any(self.terms[number].renderings for number in numbers)
         ]
 
     def _candidates(self, text: str) -> list[_Candidate]:
@@ -115,6 +148,10 @@ class Terms:
                 found.append(_Candidate(match.start, match.end, rendering, meanings))
         return found
 
+    def _meant(self, text: str) -> set[tuple[int, float]]:
+        """Terms that may have been said, with purities."""
+        return {meaning for candidate in self._candidates(text) for meaning in candidate.meanings}
+
     def _is_there(self, match: Match[object], number: int, there: Sequence[Match[int]]) -> bool:
         target = self.terms[number].target
         return any(
@@ -122,15 +159,18 @@ class Terms:
             for other in there
         )
 
-    def _uncertain(self, of_one: Sequence[Sequence[_Candidate]]) -> list[str]:
-        """What the ear should listen for, in the order of the list."""
-        numbers = {
-            number
-            for candidates in of_one
-            for candidate in candidates
-            for number, purity in candidate.meanings
-            if believed(purity, True) != believed(purity, False)
-        }
+    def _uncertain(self, texts: Sequence[str]) -> list[str]:
+        """What the ear should listen for, in the order of the list: what it decides, and what the best text lacks.
+
+        texts: the hypotheses of a sentence
+        """
+        best, *others = (self._meant(text) for text in texts)
+        there = {self.terms[match.value].target for match in self._targets.find(texts[0])}
+        numbers = {number for number, purity in best if believed(purity, True) != believed(purity, False)}
+        known = {number for number, _ in best}
+        for number, purity in {meaning for each in others for meaning in each}:
+            if number not in known and self.terms[number].target not in there and believed(purity, True):
+                numbers.add(number)
         return [source for number in sorted(numbers) for source in self.terms[number].sources]
 
     def _changes(self, text: str, candidates: Sequence[_Candidate], transcript: str | None) -> list[Change]:
