@@ -5,10 +5,12 @@
 
 NPDA_DATA says where pico-de-en is. The terms are the nouns that are most frequent in two texts, by a rule (``nouns``),
 wanted is a word that the model hardly ever writes (``WANTED``); a noun of the rule that has none stops the benchmark.
-Renderings are learnt from Tatoeba's text as `npda terms` does it, and used on Tatoeba and dialogue alike.
+Renderings are learnt from both texts as `npda terms` does it, or from one of them (--text tatoeba), and used on Tatoeba
+and dialogue alike.
 
 The sentences fall into three kinds: a term is said; none is said, but the reference has a rendering of one, as "order"
-for "bestellen" (hard); neither (easy). Whisper's own way of being told words, its prompt, is given the wanted ones.
+for "bestellen" (hard); neither (easy). Whisper's own way of being told words, its prompt, is given the wanted ones, for
+the first two kinds.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def main() -> bool:
     parser.add_argument("--model", type=Path, required=True, help="whisper-base, aligned for German")
     parser.add_argument("--split", choices=("dev", "test"), default="dev")
     parser.add_argument("--out", type=Path, default=Path("runs/bench/terms"), help="folder for the learnt terms")
-    parser.add_argument("--dialogue", action="store_true", help="learn from the dialogue's text, too")
+    parser.add_argument("--text", nargs="+", choices=DOMAINS, default=DOMAINS, help="to learn from")
     parser.add_argument("--attentive", action="store_true", help="listen to every utterance")
     parser.add_argument("--speak", help="voice that reads terms aloud to learn them")
     parser.add_argument("--each", action="store_true", help="print every term and every change")
@@ -96,8 +98,8 @@ def measure(options: Any) -> Iterator[Result]:
     model = Translator.from_pretrained(options.model, SPOKEN).backbone
     assert isinstance(model, Whisper)
     speaker = voice(options.speak) if options.speak else None
-    read = [corpus / domain / "text.tsv.gz" for domain in (DOMAINS if options.dialogue else ("tatoeba",))]
-    how = LearnOptions(tuple(read), voice=speaker, language=WRITTEN, source_language=SPOKEN)
+    read = tuple(corpus / domain / "text.tsv.gz" for domain in options.text)
+    how = LearnOptions(read, voice=speaker, language=WRITTEN, source_language=SPOKEN)
     started = time.perf_counter()
     learnt = learn_terms(model, listed, options.out, how)
     yield Line("seconds to learn a term", (time.perf_counter() - started) / len(listed), note=f"{len(listed)} terms")

@@ -90,7 +90,7 @@ def _summary(report: DemoReport) -> list[str]:
     base, guarded, use = report.systems[BASE], report.systems[GUARDED], report.terms
     return [
         f"In short: text alone took the translator from {base.domain:.1f} to {guarded.domain:.1f} BLEU in parliament. "
-        f"Everyday talk stayed at {guarded.general:.1f} (before: {base.general:.1f}), with the store on.",
+        f"Everyday talk went from {base.general:.1f} to {guarded.general:.1f}, with the same store on.",
         f"The list of terms was used in {use.used} of {use.said} places and changed {use.changed} of the "
         f"{use.sentences} sentences without them.",
         f"Next: open {report.page} in a browser; `npda serve` lets you speak yourself.",

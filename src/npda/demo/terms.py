@@ -13,7 +13,7 @@ from npda.terms.accuracy import term_accuracy
 LIST = (
     Term(("colleague",), "Mitarbeiter"),
     Term(("doctor",), "Mediziner"),
-    Term(("letter",), "Schreiben", "book"),
+    Term(("letter",), "Schreiben", "report"),
     Term(("neighbour",), "Anwohner"),
     Term(("policeman",), "Ordnungshüter"),
     Term(("teacher",), "Lehrkraft", "secretary"),
@@ -29,6 +29,12 @@ class Listed:
     text: str
     placed: str
     targets: tuple[str, ...]
+
+    @property
+    def agrees_anew(self) -> bool:
+        """Whether other words have changed with the nouns."""
+        pairs = zip(self.text.split(), self.placed.split(), strict=False)
+        return sum(before != after for before, after in pairs) > len(self.targets)
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ def count_use(found: Mapping[str, Sequence[Listed]], said: Mapping[str, Sequence
     examples = []
     for domain, of_domain in found.items():
         changed = [TermExample(*both) for both in zip(said[domain], of_domain, strict=True) if both[1].targets]
-        examples += changed[:_EXAMPLES]
+        # One whose article or adjective has changed too comes first.
+        examples += sorted(changed, key=lambda each: not each.found.agrees_anew)[:_EXAMPLES]
     return TermUse(
         said=used.said,
         before=term_accuracy(LIST, sources, [each.text for each in listed]).exact,
