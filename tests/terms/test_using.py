@@ -1,11 +1,14 @@
 """A second search for terms that were heard, against the same search and its bonus done by hand."""
 
+from dataclasses import replace
+
 import pytest
 import tiny
 import torch
 
 from npda.corpus.terms import Rendering, Term
 from npda.decoding.beam import SearchOptions, search
+from npda.models.backbone import Memory
 from npda.terms import using
 from npda.terms.nudging import contains
 from npda.terms.termbase import Terms
@@ -69,10 +72,14 @@ def test_nothing_is_searched_for_again_where_nothing_is_lacking(searched, ear, m
     assert [h for ((h, _),) in used] == [best for best, *_ in found]
 
 
-def test_each_sentence_has_its_own_list(searched, ear):
-    found = found_by(searched)
+def test_each_sentence_has_its_own_list_and_is_heard_again_itself(searched, ear):
     ear[0] = "In the kitchen."  # of the one sentence that has the list
-    used = use_lists([KITCHEN, None, None], searched, found, 1)
-    assert [h for ((h, _),) in used[1:]] == [best for best, *_ in found[1:]]
-    ((_, placed),) = used[0]
+    memory = Memory(searched.memory.states.flip(0), searched.memory.mask.flip(0))
+    (((expected, _),),) = use_terms(KITCHEN, searched, found_by(searched)[:1], [0])
+    turned = replace(searched, memory=memory)
+    found = found_by(turned)
+    used = use_lists([None, None, KITCHEN], turned, found, 1)
+    assert [h for ((h, _),) in used[:2]] == [best for best, *_ in found[:2]]
+    ((again, placed),) = used[2]
+    assert again.tokens == expected.tokens
     assert "Kombüse" in placed.text

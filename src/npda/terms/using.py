@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from npda.decoding.beam import Hypothesis, SearchOptions, is_usable, search
@@ -126,4 +127,4 @@ def _ways(backbone: Backbone, terms: Terms, numbers: Sequence[int]) -> list[Phra
 def _part(memory: Memory, rows: Sequence[int]) -> Memory:
     if len(rows) == memory.states.shape[0]:
         return memory
-    return of_rows(memory, memory.mask.new_tensor(rows).long())
+    return of_rows(memory, torch.tensor(rows, device=memory.mask.device))
