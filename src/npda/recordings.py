@@ -19,6 +19,7 @@ from npda.writers import Result, Segment
 
 if TYPE_CHECKING:
     from npda.corpus.manifest import Utterance
+    from npda.datastore.store import Datastore
     from npda.decoding.beam import SearchOptions
     from npda.decoding.fusion import Fusion
     from npda.terms.termbase import Terms
@@ -98,7 +99,7 @@ class Translating:
     """Translates recordings in their order; what is longer than the model takes is cut at its pauses.
 
     advance: is told of every second of audio that is done; faults: what could not be read
-    quiet: report faults only
+    quiet: report faults only; stores: that steer, whose files have been looked at before the last result is given
     one_line: a row of a manifest that has to be cut is one segment again
     """
 
@@ -111,6 +112,7 @@ class Translating:
     terms: Terms | None = None
     one_line: bool = False
     quiet: bool = False
+    stores: Sequence[Datastore] = ()
     faults: list[InputError] = field(default_factory=list)
 
     def results(self, recordings: Iterable[AudioInput]) -> Iterator[Result]:
@@ -124,6 +126,8 @@ class Translating:
                 if recording.row and self.one_line:
                     segments = _joined(list(segments))
                 yield Result(recording.name, segments)
+        for store in self.stores:
+            store.checking.finish()
 
     def _is_long(self, recording: AudioInput) -> bool:
         if recording.seconds is None or self.segmenting == "never":

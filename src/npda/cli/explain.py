@@ -118,6 +118,8 @@ def explain(
             explanation = explain_one(backbone, memory, fusion, options, language, item.name, *texts, terms=listed)
             _print(explanation, json)
             yield explanation
+        for opened in stores:
+            opened.checking.finish()
 
     if html is None:
         for _ in explanations():

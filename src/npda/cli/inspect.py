@@ -41,7 +41,16 @@ def inspect(
         from npda.datastore.verify import verify as verify_store
 
         verify_store(store, shows_progress(quiet, verbose, json))
+        _verify_tuning(opened)
     print_store(opened, json, verified=verify)
+
+
+def _verify_tuning(store: Datastore) -> None:
+    """What the store was tuned to; its gate is looked at whenever a store is shown."""
+    from npda.decoding.knn.adaptive import SETTINGS, WEIGHTS, load_adaptive
+
+    if any((store.path / name).exists() for name in (SETTINGS, WEIGHTS)):
+        load_adaptive(store.path)
 
 
 def print_store(store: Datastore, as_json: bool = False, verified: bool = False) -> None:

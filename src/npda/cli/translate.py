@@ -143,6 +143,7 @@ def translate(
             terms=opened,
             one_line=format == "txt",
             quiet=quiet,
+            stores=stores,
         )
         # What was skipped keeps its place, so that lines and rows of a manifest correspond.
         results = work.results(recordings)

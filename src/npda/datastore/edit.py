@@ -12,9 +12,10 @@ from pathlib import Path
 
 from npda.datastore.build import encode_source, plan
 from npda.datastore.fingerprint import check_belongs
-from npda.datastore.format import SHARDS, IndexInfo, ShardInfo, StoreInfo, read_info, write_info
+from npda.datastore.format import SHARDS, IndexInfo, ShardInfo, StoreInfo, read_info
 from npda.datastore.index.build import build_index, extend_index, filter_index
 from npda.datastore.index.spec import EXACT, choose
+from npda.datastore.pins import held_versions, replace_info
 from npda.datastore.projection import Projection
 from npda.datastore.shards import Entries, open_entries
 from npda.datastore.source import BuildOptions, Source
@@ -40,7 +41,7 @@ def append_source(backbone: Backbone, source: Source, path: Path, options: Build
             added, shards = encode_source(backbone, source, work, options, info.next_id, info.next_shard, projection)
             old = [(path, shard) for shard in info.shards]
             entries = open_entries([*old, *((work.store, shard) for shard in shards)], info.dim)
-            target = work.store / _next_directory(info)
+            target = work.store / _next_directory(path)
             new = info.model_copy(
                 update={
                     "count": entries.count,
@@ -74,7 +75,7 @@ def remove_source(path: Path, name: str) -> StoreInfo:
             elif info.index.directory is None:
                 index = info.index
             else:
-                old, target = path / info.index.directory, work.store / _next_directory(info)
+                old, target = path / info.index.directory, work.store / _next_directory(path)
                 index = filter_index(entries, info.index, old, target, work.index_parts)
             new = info.model_copy(
                 update={
@@ -90,13 +91,15 @@ def remove_source(path: Path, name: str) -> StoreInfo:
 
 
 def tidy(path: Path, info: StoreInfo) -> None:
-    """Remove shards and indexes that datastore.json does not name: what interrupted edits left behind."""
-    shards = {shard.name for shard in info.shards}
+    """Remove shards and indexes of no version that anybody reads: also what interrupted edits left behind."""
+    versions = [info, *held_versions(path)]
+    shards = {shard.name for version in versions for shard in version.shards}
     for folder in (path / SHARDS).glob("*"):
         if folder.name not in shards:
             shutil.rmtree(folder)
+    indexes = {version.index.directory for version in versions}
     for folder in path.glob("index-*"):
-        if folder.name != info.index.directory:
+        if folder.name not in indexes:
             shutil.rmtree(folder)
 
 
@@ -117,10 +120,10 @@ def _publish(work: Workspace, path: Path, shards: list[ShardInfo], info: StoreIn
         os.rename(work.store / SHARDS / shard.name, path / SHARDS / shard.name)
     if info.index.directory is not None and (work.store / info.index.directory).is_dir():
         os.rename(work.store / info.index.directory, path / info.index.directory)
-    write_info(path, info)
+    replace_info(path, info)
 
 
-def _next_directory(info: StoreInfo) -> str:
-    """A folder for the next index: one more than the present one's number."""
-    number = int(info.index.directory.split("-")[1]) + 1 if info.index.directory else 0
-    return f"index-{number:05}"
+def _next_directory(path: Path) -> str:
+    """A folder for the next index: none of those that are there, of which one may still be read."""
+    numbers = [int(number) for folder in path.glob("index-*") if (number := folder.name[6:]).isdecimal()]
+    return f"index-{max(numbers, default=-1) + 1:05}"

@@ -10,6 +10,7 @@ STORE/
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from npda.io import limits
 from npda.io.digests import file_digest
 from npda.io.errors import InputError
-from npda.io.files import atomic_write
-from npda.io.records import read_json
+from npda.io.sealed import opened, write_sealed
 
 FORMAT = 1
 INFO = "datastore.json"
@@ -28,6 +28,9 @@ INDEX_FILE = "index.faiss"
 PROJECTION_FILE = "projection.safetensors"
 KEY_LOCATION = "decoder output after the final layer norm"
 RECALL_K = 8
+
+# Removed sources leave gaps between ids, and a value is held for every id: a gigabyte, or 64 times what keys need.
+_MOST_GAPS, _GAPS = 1 << 28, 64
 
 # spoken: text, read aloud by a voice and heard; glossary: bare terms, as older stores hold them
 Kind = Literal["text", "speech", "glossary", "spoken"]
@@ -183,12 +186,21 @@ def read_info(store: Path) -> StoreInfo:
     path = store / INFO
     if not path.is_file():
         raise InputError(f"{store} is not a datastore: it has no {INFO}; make one with `npda build`.")
+    return parse_info(path, path.read_bytes())
+
+
+def parse_info(path: Path, text: bytes) -> StoreInfo:
+    """What stands in a file ``datastore.json``. path: for messages"""
     try:
-        content = read_json(path)
-    except (OSError, ValueError) as error:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not readable JSON ({error}): restore it from a copy.") from None
+    try:
+        content = opened(content)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}: restore it from a copy.") from None
     found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
+    if found != FORMAT or isinstance(found, bool):
         raise InputError(f"{path} has the format {found!r}, this npda reads format {FORMAT}: build the store again.")
     try:
         info = StoreInfo.model_validate(content)
@@ -202,8 +214,7 @@ def read_info(store: Path) -> StoreInfo:
 
 def write_info(store: Path, info: StoreInfo) -> None:
     """Replace ``datastore.json``: the moment at which a change of the store happens."""
-    with atomic_write(store / INFO) as temporary:
-        temporary.write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_sealed(store / INFO, info.model_dump(mode="json"))
 
 
 def _check_sums(path: Path, info: StoreInfo) -> None:
@@ -215,5 +226,7 @@ def _check_sums(path: Path, info: StoreInfo) -> None:
             raise InputError(f"{path}: shards.{shard.name} does not fit the others: restore it from a copy.")
         found[shard.source] += shard.keys
         end = shard.first + shard.keys
+    if info.next_id > max(_MOST_GAPS, _GAPS * info.count):
+        raise InputError(f"{path}: ids up to {info.next_id:,} for {info.count:,} keys: restore it from a copy.")
     if found != by_source or sum(found.values()) != info.count or end > info.next_id:
         raise InputError(f"{path}: the counts of sources and shards disagree: restore it from a copy.")

@@ -117,18 +117,32 @@ class Shard:
 
     def texts(self, sentence: int) -> tuple[str, str]:
         """Source and target of a sentence."""
-        start, middle, end = self.offsets[2 * sentence : 2 * sentence + 3].tolist()
+        places = self.offsets[2 * sentence : 2 * sentence + 3].tolist() if sentence >= 0 else []
+        if len(places) != 3 or not 0 <= places[0] <= places[1] <= places[2] <= self.info.files[_TEXTS].bytes:
+            raise self._damaged("offsets.npy")
+        start, middle, end = places
         with open(self.folder / _TEXTS, "rb") as file:
             file.seek(start)
             content = file.read(end - start)
-        return content[: middle - start].decode(), content[middle - start :].decode()
+        try:
+            return content[: middle - start].decode(), content[middle - start :].decode()
+        except UnicodeDecodeError:
+            raise self._damaged(_TEXTS) from None
 
     def all_texts(self) -> list[tuple[str, str]]:
         """Source and target of every sentence."""
         ends = self.offsets.tolist()
         content = (self.folder / _TEXTS).read_bytes()
-        parts = [content[start:end].decode() for start, end in pairwise(ends)]
+        if ends[0] != 0 or ends[-1] != len(content) or any(end < start for start, end in pairwise(ends)):
+            raise self._damaged("offsets.npy")
+        try:
+            parts = [content[start:end].decode() for start, end in pairwise(ends)]
+        except UnicodeDecodeError:
+            raise self._damaged(_TEXTS) from None
         return list(zip(parts[::2], parts[1::2], strict=True))
+
+    def _damaged(self, name: str) -> InputError:
+        return InputError(f"{self.folder / name} does not fit the other files: restore it from a copy.")
 
     def _open(self, name: str) -> np.ndarray:
         path = self.folder / name

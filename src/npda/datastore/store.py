@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from npda.corpus.pairs import Pair
+from npda.datastore.checking import Checking
 from npda.datastore.fingerprint import check_belongs, model_fingerprint
-from npda.datastore.format import INDEX_FILE, INFO, SHARDS, Kind, ModelFingerprint, StoreInfo, read_info, write_info
+from npda.datastore.format import INDEX_FILE, INFO, SHARDS, Kind, ModelFingerprint, StoreInfo, read_info
 from npda.datastore.index.exact import ExactSearcher
 from npda.datastore.index.search import IndexSearcher, Searcher
+from npda.datastore.pins import Pin, open_pinned, replace_info
 from npda.datastore.projection import Projection
 from npda.datastore.retrieval.protocol import Entry, Neighbours
 from npda.datastore.retrieval.state_search import StateSearch
@@ -33,22 +35,25 @@ class Datastore:
     path: of the store; info: what datastore.json says
     """
 
-    def __init__(self, path: Path, info: StoreInfo) -> None:
+    def __init__(self, path: Path, info: StoreInfo, pin: Pin | None = None) -> None:
+        """pin: keeps this version on the disk"""
         self.path = path
         self.info = info
+        self._pin = pin
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], backbone: Backbone | None = None) -> Datastore:
         """Open a store; with a backbone, refuse one that was built with another model or vocabulary."""
         path = Path(path)
-        store = cls(path, read_info(path))
+        store = cls(path, *open_pinned(path))
         if backbone is not None:
             store.check(backbone)
-        store.entries  # noqa: B018 (a truncated file is found here, not in the middle of a translation)
+        store.entries  # noqa: B018 (a missing or truncated file is found here, not in the middle of a translation)
         if store.index_directory is not None:
             for name, file in store.info.index.files.items():
                 file.check_size(store.index_directory / name)
         store.projection  # noqa: B018 (the same holds for it; it is small enough to be read)
+        store.checking  # noqa: B018 (wrong bytes too, or soon: see there)
         return store
 
     @classmethod
@@ -111,6 +116,7 @@ class Datastore:
         """Add a source; the rest is not built again. Of the options, those of the index are the store's own."""
         from npda.datastore.edit import append_source
 
+        self._let_go()
         append_source(_backbone(model), source, self.path, options)
         return Datastore.open(self.path)
 
@@ -118,6 +124,7 @@ class Datastore:
         """Remove a source by its name; the ids of the others' keys stay."""
         from npda.datastore.edit import remove_source
 
+        self._let_go()
         remove_source(self.path, source)
         return Datastore.open(self.path)
 
@@ -129,8 +136,13 @@ class Datastore:
         """Remember the median squared distance to the 8th neighbour, in datastore.json too."""
         with locked(self.path):  # an edit going on would overwrite it, or be overwritten
             current = read_info(self.path)
-            write_info(self.path, StoreInfo.model_validate({**current.model_dump(), "distance_scale": scale}))
+            replace_info(self.path, StoreInfo.model_validate({**current.model_dump(), "distance_scale": scale}))
         return Datastore.open(self.path)
+
+    def _let_go(self) -> None:
+        """Of an edited store this is the old version: what it has opened stays, the rest may go."""
+        if self._pin is not None:
+            self._pin.release()
 
     def __len__(self) -> int:
         return self.info.count
@@ -164,6 +176,11 @@ class Datastore:
         """What makes keys of the model's states, where they are not the same."""
         return None if self.info.projection is None else Projection.load(self.path, self.info.projection, self.dim)
 
+    @cached_property
+    def checking(self) -> Checking:
+        """The check of the files' checksums, begun when it is first asked for."""
+        return Checking(self.path, self.info)
+
     @property
     def index_directory(self) -> Path | None:
         return None if self.info.index.directory is None else self.path / self.info.index.directory
@@ -189,6 +206,7 @@ class Datastore:
 
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         """The nearest keys with the store's own settings. queries: [n, state dim] float32"""
+        self.checking.raise_fault()
         return self._states.search(queries, k)
 
     def ready(self) -> None:
@@ -197,7 +215,10 @@ class Datastore:
 
     @cached_property
     def _states(self) -> StateSearch:
-        return StateSearch(self.entries, self.projection, self.searcher(), self.info.state_dim)
+        self.checking  # noqa: B018 (what Faiss opens has been looked at)
+        return StateSearch(
+            self.entries, self.projection, self.searcher(), self.info.state_dim, self.info.vocabulary_size
+        )
 
     def sizes(self) -> dict[str, int]:
         """Bytes on disk. keys are part of the shards; total is the shards, the index and the projection."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from pathlib import Path
 
@@ -27,6 +28,11 @@ def short_digest(path: Path) -> str:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
+def _looks(status: os.stat_result) -> list[int]:
+    """What changes with every writing of a file."""
+    return [status.st_size, status.st_mtime_ns, status.st_ino]
+
+
 class Digests:
     """Digests by path, remembered in a JSON file as long as size, time of change and inode stay the same."""
 
@@ -35,14 +41,21 @@ class Digests:
         self._changed = False
         self._known = read_record(cache)
 
+    def known(self, path: str | Path) -> str | None:
+        """The remembered digest of a file that has not changed since; OSError if it is not there."""
+        path = Path(path).absolute()
+        match self._known.get(str(path)):
+            case [str(digest), *known] if known == _looks(path.stat()):
+                return digest
+        return None
+
     def of(self, path: str | Path) -> str:
         """The digest of a file; OSError if it cannot be read."""
         path = Path(path).absolute()
         status = path.stat()
-        looks = [status.st_size, status.st_mtime_ns, status.st_ino]
-        match self._known.get(str(path)):
-            case [str(digest), *known] if known == looks:
-                return digest
+        looks = _looks(status)
+        if (remembered := self.known(path)) is not None:
+            return remembered
         digest = file_digest(path)
         if abs(time.time() - status.st_mtime) > _YOUNG:
             self._known[str(path)] = [digest, *looks]

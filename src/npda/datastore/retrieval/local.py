@@ -20,11 +20,13 @@ class LocalRetriever:
     ) -> None:
         self.store = store
         self.dim = store.info.state_dim
+        store.checking  # noqa: B018 (what Faiss opens has been looked at)
         searcher = store.searcher(nprobe, rerank, threads)
-        self._states = StateSearch(store.entries, store.projection, searcher, self.dim)
+        self._states = StateSearch(store.entries, store.projection, searcher, self.dim, store.info.vocabulary_size)
 
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         """queries: [n, dim] float32"""
+        self.store.checking.raise_fault()
         return self._states.search(queries, k)
 
     def neighbour_info(self, id_: int) -> Entry:

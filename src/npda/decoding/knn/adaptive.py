@@ -20,6 +20,7 @@ from npda.decoding.knn.combiners import Retrieved, knn_weights
 from npda.io import limits
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
+from npda.io.sealed import read_sealed, write_sealed
 from npda.models.devices import follow
 from npda.models.weights import load_into, read_weights
 
@@ -137,8 +138,7 @@ def save_adaptive(directory: Path, combiner: AdaptiveCombiner, store: str) -> No
         k=options.k, temperature=options.temperature, scale=options.scale, hidden=options.hidden,
         store=store, weights=FileInfo.of(directory / WEIGHTS),
     )  # fmt: skip
-    with atomic_write(directory / SETTINGS) as temporary:
-        temporary.write_text(saved.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_sealed(directory / SETTINGS, saved.model_dump(mode="json"))
 
 
 def remove_adaptive(directory: Path) -> None:
@@ -154,13 +154,13 @@ def load_adaptive(directory: Path) -> tuple[AdaptiveCombiner, str]:
         raise InputError(f"{directory} has no {SETTINGS}: train a combiner with `npda tune --adaptive`.")
     remedy = "run `npda tune --adaptive` again."
     try:
-        saved = _Saved.model_validate_json(path.read_bytes())
+        saved = _Saved.model_validate(read_sealed(path))
         options = AdaptiveOptions(saved.k, saved.temperature, saved.scale, saved.hidden)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise InputError(f"{path}: {place}: {first['msg']}; {remedy}") from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: {error}; {remedy}") from None
     weights = directory / WEIGHTS
     if not weights.is_file() or FileInfo.of(weights) != saved.weights:

@@ -14,6 +14,7 @@ from npda.decoding.knn.adaptive import AdaptiveCombiner, load_adaptive
 from npda.decoding.knn.combiners import Combiner, KnnOptions
 from npda.io import limits
 from npda.io.errors import InputError
+from npda.io.sealed import read_sealed
 
 FILE = "knn.json"
 
@@ -78,11 +79,13 @@ def load_tuned_record(store: Datastore) -> Tuned | None:
     if not path.is_file():
         return None
     try:
-        tuned = Tuned.model_validate_json(path.read_bytes())
+        tuned = Tuned.model_validate(read_sealed(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise InputError(f"{path}: {place}: {first['msg']}; delete the file, or run `npda tune` again.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}; delete the file, or run `npda tune` again.") from None
     _check_unchanged(store, tuned.store)
     return tuned
 

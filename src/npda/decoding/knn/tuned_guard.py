@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from npda.datastore.store import Datastore
 from npda.decoding.knn.guard import Guard
 from npda.io.errors import InputError
-from npda.io.files import atomic_write
+from npda.io.sealed import read_sealed, write_sealed
 
 FILE = "guard.json"
 
@@ -76,8 +76,7 @@ class FittedGuard(_Part):
 
 
 def save_guard(store: Datastore, fitted: FittedGuard) -> None:
-    with atomic_write(store.path / FILE) as temporary:
-        temporary.write_text(fitted.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_sealed(store.path / FILE, fitted.model_dump(mode="json"))
 
 
 def load_guard(store: Datastore) -> FittedGuard | None:
@@ -86,11 +85,13 @@ def load_guard(store: Datastore) -> FittedGuard | None:
     if not path.is_file():
         return None
     try:
-        return FittedGuard.model_validate_json(path.read_bytes())
+        return FittedGuard.model_validate(read_sealed(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise InputError(f"{path}: {place}: {first['msg']}; delete the file, or run `npda tune` again.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}; delete the file, or run `npda tune` again.") from None
 
 
 def tuned_guard(store: Datastore, counter: Datastore) -> Guard:

@@ -10,8 +10,8 @@ from npda.decoding.knn.tuned_guard import FittedGuard, save_guard
 from npda.evaluation.tuning.guard import Guarding
 from npda.evaluation.tuning.objective import parameters
 from npda.evaluation.tuning.search import Tuning
-from npda.io.files import atomic_write
 from npda.io.progress import stage
+from npda.io.sealed import write_sealed
 
 
 def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
@@ -28,8 +28,7 @@ def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
         base_chrf=round(tuning.base.chrf, 2),
         store=store.digest,
     )
-    with atomic_write(store.path / FILE) as temporary:
-        temporary.write_text(tuned.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
+    write_sealed(store.path / FILE, tuned.model_dump(mode="json", by_alias=True))
     return store.with_distance_scale(tuning.scale) if tuning.scale > 0 else store
 
 
