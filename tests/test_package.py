@@ -6,8 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
+import said
 import soundfile
 import tiny_store
 import yaml
@@ -40,8 +40,7 @@ def test_a_store_from_pairs_steers_a_translation(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     tiny_store.backbone().save_pretrained("model-dir")
-    noise = np.random.default_rng(0).normal(scale=0.1, size=16_000)
-    soundfile.write("speech.wav", noise, 16_000)
+    soundfile.write("speech.wav", said.speech(16_000), 16_000)
 
     t = Translator.from_pretrained("model-dir")
     pairs = [("the floor is yours", "Sie haben das Wort"), ("we opened the window", "Sie haben das Wort")]

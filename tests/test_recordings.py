@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+import said
 import soundfile
 import tiny
 from command_line import npda
@@ -18,7 +18,7 @@ from npda.corpus.manifest import Utterance, write_manifest
 from npda.io.errors import InputError
 from npda.recordings import audio_inputs
 
-NOISE = np.random.default_rng(0).normal(scale=0.1, size=24_000).astype(np.float32)
+SPEECH = said.speech(24_000)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def test_translate_every_kind_of_input(model, tmp_path):
     """An m4a gives one translation, whichever way it is named."""
     folder = tmp_path / "talks"
     (folder / "later").mkdir(parents=True)
-    talk = encode(folder / "talk.m4a", NOISE, 16_000)
-    encode(folder / "later" / "video.mkv", NOISE, 16_000, pictures=True)
+    talk = encode(folder / "talk.m4a", SPEECH, 16_000)
+    encode(folder / "later" / "video.mkv", SPEECH, 16_000, pictures=True)
     (folder / "broken.webm").write_bytes(b"not a webm")
     write_manifest(tmp_path / "rows.tsv", [Utterance("a", f"{talk}:0:16000", 98, "Satz")])
     options = ("--model", model, "-f", "json", "--beam", 1, "--max-length", 8)
@@ -99,7 +99,7 @@ def test_garbage_on_standard_input_is_named_and_leaves_nothing_behind(model, tmp
 
 
 def test_standard_input_in_a_folder_of_outputs(model, tmp_path):
-    soundfile.write(tmp_path / "a.flac", NOISE, 16_000)
+    soundfile.write(tmp_path / "a.flac", SPEECH, 16_000)
     with open(tmp_path / "a.flac", "rb") as stdin:
         answer = npda("translate", "-", "--model", model, "-f", "srt", "--output-dir", tmp_path / "out", stdin=stdin)
     assert answer.returncode == 0, answer.stderr

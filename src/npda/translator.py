@@ -34,7 +34,7 @@ from npda.models.features import features_of
 from npda.models.hub import model_directory
 from npda.models.inputs import hear_batch
 from npda.models.languages import check_spoken
-from npda.segmentation import Detector, Pauses, Stretch, gathered, stretches
+from npda.segmentation import Detector, Pauses, Stretch, best_detector, gathered, holds_speech, stretches
 from npda.terms.replacing import Placed, Replacement
 from npda.terms.termbase import Terms
 from npda.terms.using import Searched, use_lists
@@ -45,7 +45,7 @@ TermLists = Terms | str | PathLike[str] | Sequence[str | PathLike[str]]  # opene
 
 logger = logging.getLogger(__name__)
 
-_WINDOW = 512  # inputs read ahead and sorted by length before they are cut into batches
+WINDOW = 512  # inputs read ahead and sorted by length before they are cut into batches
 BATCH_FRAMES = 16_000  # padded frames in a batch
 _LONG_WINDOW = 300.0  # seconds of speech of a long recording that are translated together
 _MARGIN = 0.5  # seconds of what the model takes that stay free, for silence at the end
@@ -58,7 +58,7 @@ class Translation:
     source: the file as it was named, or "" for samples; duration: seconds of audio;
     score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first;
     terms: what has been replaced in the text; scores are those of the texts before;
-    retried: how it was found where a plain search did not end, see ``npda.decoding.retry``;
+    retried: how it was found where a plain search did not end, see ``npda.decoding.retry``, or "no speech";
     stores: how much each datastore had to say, its mean weight by its name, if they are guarded;
     tokens: of the best hypothesis, before terms are put in, with those that the translation was begun with
     """
@@ -106,10 +106,14 @@ class Task:
 class Translator:
     """A speech translator: a backbone and the search over it."""
 
-    def __init__(self, backbone: Backbone, directory: Path | None = None) -> None:
-        """directory: of the model, where its counter-store may lie"""
+    def __init__(
+        self, backbone: Backbone, directory: Path | None = None, ear: Callable[[], Detector] | None = None
+    ) -> None:
+        """directory: of the model, where its counter-store may lie; ear: makes detectors, by which inputs without
+        speech are told and left untranslated; without it everything is translated"""
         self.backbone = backbone
         self.directory = directory
+        self.ear = ear
 
     @classmethod
     def from_pretrained(
@@ -138,7 +142,7 @@ class Translator:
             if not isinstance(backbone, Packed):
                 raise InputError(f"{type(backbone).__name__} models cannot compute in eight bits yet: leave out int8.")
             backbone.packing.int8 = True
-        return cls(backbone, directory)
+        return cls(backbone, directory, best_detector)
 
     def hearing(self, source_language: str) -> Translator:
         """The same model, told what is spoken; it has no weights of its own. Models that hear it themselves stay as
@@ -147,7 +151,7 @@ class Translator:
         check_spoken(self.backbone, spoken)
         if spoken == self.backbone.source_language or not isinstance(self.backbone, HearsMany):
             return self
-        return Translator(self.backbone.hearing(spoken), self.directory)
+        return Translator(self.backbone.hearing(spoken), self.directory, self.ear)
 
     def translate(
         self,
@@ -193,19 +197,23 @@ class Translator:
         on_error: Callable[[InputError], None] | None = None,
         *,
         terms: TermLists = (),
+        listens: bool = True,
     ) -> Iterator[Translation | None]:
         """Translate any number of inputs in bounded memory, in their order.
 
         fusions: what else has a say in every token, see ``neighbours``
-        on_error: called for an input that cannot be read, which then gives None; without it the error is raised
+        on_error: called for an input that cannot be read, which then gives None, or the translation of its beginning
+        (``audio.CutOff``); without it the error is raised
         terms: as for ``translate``
+        listens: silence and noise give no text, and "no speech" as ``retried``; False where they were left out before
         """
         opened = self.terms(terms, language)
         prompt = self.backbone.prompt(language and language_code(language))
         sources = iter(sources)
-        while window := list(islice(sources, _WINDOW)):
-            heard = [self._hear(source, on_error) for source in window]
-            results: list[Translation | None] = [None] * len(window)
+        while window := list(islice(sources, WINDOW)):
+            found = [self._hear(source, on_error, listens) for source in window]
+            heard = [item if isinstance(item, Heard) else None for item in found]
+            results = [item if isinstance(item, Translation) else None for item in found]
             for batch in _batches(heard):
                 tasks = [Task(item, prompt, terms=opened) for index in batch if (item := heard[index]) is not None]
                 for index, translation in zip(batch, self.decode(tasks, options, fusions), strict=True):
@@ -229,12 +237,15 @@ class Translator:
         pauses: Pauses = Pauses(),
         detector: Detector | None = None,
         terms: TermLists = (),
+        done: Callable[[int], Sequence[Segment] | None] = lambda part: None,
+        on_done: Callable[[int, Sequence[Segment]], object] = lambda part, segments: None,
     ) -> Iterator[Segment]:
         """Translate a recording of any length in bounded memory: what is said from when to when, in order.
 
         It is cut at its pauses into stretches that the model takes, and translated some minutes at a time.
         options, fusions, datastore … guarded, terms: as for ``translate``
         pauses: where to cut; detector: who hears the pauses, a fresh one; by default the best that is installed
+        done: what some minutes, counted from 0, gave before, if they were translated; on_done: told what they give
         """
         stores = [datastore] if isinstance(datastore, Datastore) else list(datastore)
         options = options or tuned_search(stores)
@@ -242,12 +253,18 @@ class Translator:
         fusions = [*fusions, *([self.steered_by(stores, language, chosen, guarded)] if stores else [])]
         opened = self.terms(terms, language)
         found = stretches(source, self.within_reach(pauses), detector)
-        for group in gathered(found, _LONG_WINDOW):
+        for number, group in enumerate(gathered(found, _LONG_WINDOW)):
+            if (known := done(number)) is not None:
+                yield from known
+                continue
             samples = [stretch.samples for stretch in group]
-            translations = self.translate_all(samples, options, language, fusions, terms=opened or ())
+            translations = self.translate_all(samples, options, language, fusions, terms=opened or (), listens=False)
+            segments = []
             for stretch, translation in zip(group, translations, strict=True):
                 assert translation is not None  # without on_error, errors are raised
-                yield segment(stretch, translation, options)
+                segments.append(segment(stretch, translation, options))
+                yield segments[-1]
+            on_done(number, segments)
 
     def within_reach(self, pauses: Pauses) -> Pauses:
         """Where to cut, so that the model takes every stretch."""
@@ -302,14 +319,21 @@ class Translator:
 
     def hear(self, source: Audio) -> Heard:
         """Read one input as far as its features; InputError if it cannot be read or is longer than the model takes."""
-        name = "" if isinstance(source, np.ndarray) else str(source)
-        waveform = source if isinstance(source, np.ndarray) else audio.load(name)
+        return self._heard(*_read(source, None))
+
+    def _heard(self, name: str, waveform: np.ndarray) -> Heard:
         features = features_of(self.backbone, waveform, name)
         return Heard(name, len(waveform) / audio.SAMPLE_RATE, features)
 
-    def _hear(self, source: Audio, on_error: Callable[[InputError], None] | None) -> Heard | None:
+    def _hear(
+        self, source: Audio, on_error: Callable[[InputError], None] | None, listens: bool
+    ) -> Heard | Translation | None:
+        """An input ready to be translated, or what becomes of one that nobody speaks in."""
         try:
-            return self.hear(source)
+            name, waveform = _read(source, on_error)
+            if listens and self.ear is not None and not holds_speech(waveform, self.ear()):
+                return Translation("", 0.0, len(waveform) / audio.SAMPLE_RATE, name, retried="no speech")
+            return self._heard(name, waveform)
         except InputError as error:
             if on_error is None:
                 raise
@@ -340,6 +364,19 @@ class Translator:
             _translation(task.heard, of_one)
             for task, of_one in zip(tasks, use_lists(lists, searched, found, options.n_best), strict=True)
         ]
+
+
+def _read(source: Audio, on_error: Callable[[InputError], None] | None) -> tuple[str, np.ndarray]:
+    """Name and samples of an input. on_error: is told that it is not whole; without it that is an error"""
+    if isinstance(source, np.ndarray):
+        return "", source
+    try:
+        return str(source), audio.load(str(source))
+    except audio.CutOff as error:
+        if on_error is None or error.samples is None or len(error.samples) < audio.WINDOW:
+            raise
+        on_error(error)
+        return str(source), error.samples
 
 
 def _translation(item: Heard, found: Sequence[tuple[Hypothesis, Placed]]) -> Translation:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import said
 import soundfile
 import tiny
 from command_line import npda
@@ -46,9 +47,9 @@ def model(tmp_path_factory):
 def recordings(tmp_path_factory):
     """A short wav and a longer stereo flac at another rate."""
     directory = tmp_path_factory.mktemp("audio")
-    noise = np.random.default_rng(0).normal(scale=0.1, size=40_000)
-    soundfile.write(directory / "short.wav", noise[:16_000], 16_000)
-    soundfile.write(directory / "long.flac", np.stack([noise, noise], axis=1), 22_050)
+    spoken = said.speech(40_000)
+    soundfile.write(directory / "short.wav", spoken[:16_000], 16_000)
+    soundfile.write(directory / "long.flac", np.stack([spoken, spoken], axis=1), 22_050)
     return directory
 
 

@@ -3,8 +3,8 @@
 import json
 import logging
 
-import numpy as np
 import pytest
+import said
 import soundfile
 import tiny_store
 import typer
@@ -37,8 +37,7 @@ def world(tmp_path_factory):
     tiny_store.backbone().save_pretrained(folder / "model")
     for seed, name in enumerate(("one", "two", "general", "dev", "general-dev")):
         write_pairs(folder / f"{name}.tsv", tiny_store.pairs(60 if seed < 3 else 8, seed=seed))
-    noise = np.random.default_rng(0).normal(scale=0.1, size=16_000).astype(np.float32)
-    soundfile.write(folder / "speech.wav", noise, 16_000)
+    soundfile.write(folder / "speech.wav", said.speech(16_000), 16_000)
     for name in ("one", "two"):
         npda("build", "--model", folder / "model", "--text", folder / f"{name}.tsv", "--out", folder / "stores" / name)
     return folder

@@ -6,7 +6,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from npda.io.errors import InputError
 from npda.models import load_backbone
-from npda.models.hub import model_directory
+from npda.models.hub import model_directory, pinned_name
 
 
 def test_a_directory_is_itself_even_if_it_is_named_like_a_model(tmp_path, monkeypatch):
@@ -27,6 +27,23 @@ def test_a_name_is_fetched_without_pickled_weights(tmp_path, monkeypatch):
     ((name, patterns),) = asked
     assert name == "openai/whisper-base"
     assert not any(pattern.endswith((".bin", ".pt", ".py")) for pattern in patterns)
+
+
+def test_the_commit_that_was_fetched_is_what_is_written_down(tmp_path, monkeypatch):
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    snapshot = tmp_path / "models--openai--whisper-base" / "snapshots" / commit
+    asked = []
+
+    def fetch(name, allow_patterns, revision=None):
+        asked.append((name, revision))
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    pinned = pinned_name(model_directory("openai/whisper-base"))
+    assert pinned == f"openai/whisper-base@{commit}"
+    assert model_directory(pinned) == snapshot
+    assert asked == [("openai/whisper-base", None), ("openai/whisper-base", commit)]
+    assert pinned_name(tmp_path / "model") == str(tmp_path / "model")
 
 
 @pytest.mark.parametrize("reason", [LocalEntryNotFoundError("offline"), OSError("offline")])

@@ -11,6 +11,7 @@ from npda.adapt.verdict import Judged
 from npda.evaluation.devset import Way
 from npda.evaluation.significance import Comparison
 from npda.evaluation.tuning.search import Tuning
+from npda.models.hub import pinned_name
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Adaptation:
         """What to type now: translate, and ask why."""
         language = ["--language", self.language] if self.language else []
         how = [*(["--adaptive"] if self.adaptive else []), *(["--unguarded"] if self.unguarded else [])]
-        common = ["speech.wav", "--model", str(self.model), "--store", str(self.store), *language, *how]
+        common = ["speech.wav", "--model", pinned_name(self.model), "--store", str(self.store), *language, *how]
         return (
             shlex.join(["npda", "translate", *common]),
             shlex.join(["npda", "explain", *common, "--html", "why.html"]),
@@ -90,7 +91,7 @@ class Adaptation:
     def record(self) -> dict:
         """For scripts, as JSON."""
         return {
-            "model": str(self.model),
+            "model": pinned_name(self.model),
             "aligned": self.aligned,
             "store": str(self.store),
             "keys": self.keys,

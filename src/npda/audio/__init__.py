@@ -4,8 +4,9 @@
 turn samples into features; ``SpecAugment`` masks them in training.
 """
 
-from npda.audio.features import MAX_FRAMES, MEL_BINS, SAMPLE_RATE, Normalizer, fbank, frame_count
+from npda.audio.features import MAX_FRAMES, MEL_BINS, SAMPLE_RATE, WINDOW, Normalizer, fbank, frame_count
 from npda.audio.reading import SUFFIXES, duration, length, load, stream
+from npda.audio.sound import CutOff
 from npda.audio.spec_augment import SpecAugment
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "MEL_BINS",
     "SAMPLE_RATE",
     "SUFFIXES",
+    "WINDOW",
+    "CutOff",
     "Normalizer",
     "SpecAugment",
     "duration",

@@ -12,7 +12,7 @@ from av import AudioFrame, AudioStream, Packet
 from av.container import InputContainer
 from av.error import FFmpegError
 
-from npda.audio.sound import BLOCK, check_piece
+from npda.audio.sound import BLOCK, CutOff, check_piece, check_rate
 from npda.io.errors import InputError
 
 _ERRORS = (FFmpegError, OSError, EOFError)
@@ -36,6 +36,7 @@ class FfmpegSound:
                 raise InputError(f"{file} has no sound: its audio stream is empty; export it again.")
             # Not from the header: HE-AAC gives twice the rate that it says.
             self.rate = first.sample_rate
+            check_rate(file, self.rate)
             self._start = first.pts
             self._index_end = len(stream.index_entries) * _packet_length(container, stream)
 
@@ -95,7 +96,7 @@ class FfmpegSound:
                     yield place, _mono(frame)
                     place += frame.samples
             except _ERRORS as error:
-                raise InputError(
+                raise CutOff(
                     f"{self._file} cannot be read any further than {place / self.rate:.1f} s ({_reason(error)}); "
                     "it is cut off or damaged: copy or download it again."
                 ) from None

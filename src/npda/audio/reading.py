@@ -9,7 +9,7 @@ import soxr
 
 from npda.audio.features import SAMPLE_RATE, WINDOW
 from npda.audio.sndfile import SNDFILE_ERRORS, SndfileSound
-from npda.audio.sound import Sound, check_piece
+from npda.audio.sound import CutOff, Sound, check_piece
 from npda.io.errors import InputError
 from npda.io.files import audio_piece
 
@@ -26,9 +26,15 @@ def load(path: str | Path) -> np.ndarray:
 
     libsndfile reads wav, flac, ogg (vorbis, opus) and mp3; FFmpeg reads what libsndfile cannot: m4a, webm, the first
     audio stream of a video, and others. "talk.wav:offset:length" reads a piece, counted in samples of the file's own
-    rate, as the manifests of fairseq S2T name it.
+    rate, as the manifests of fairseq S2T name it. CutOff holds what could be read of a file that is not whole.
     """
-    waveform = np.concatenate([*stream(path), np.empty(0, np.float32)])
+    blocks = [np.empty(0, np.float32)]
+    try:
+        blocks.extend(stream(path))
+    except CutOff as error:
+        error.samples = np.concatenate(blocks)
+        raise
+    waveform = np.concatenate(blocks)
     if len(waveform) < WINDOW:
         milliseconds = 1000 * len(waveform) / SAMPLE_RATE
         raise InputError(f"{path} lasts {milliseconds:.0f} ms, which is too short: features need 25 ms.")

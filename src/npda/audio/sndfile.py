@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from npda.audio.sound import BLOCK, check_piece
+from npda.audio.headers import promised_seconds
+from npda.audio.sound import BLOCK, CutOff, check_piece, check_rate, cut_off
 from npda.io.errors import InputError
 
 SNDFILE_ERRORS = (soundfile.SoundFileError, OSError, RuntimeError)
 
+_SLACK = 0.05  # seconds of a promise that nobody misses
 _TAGS = 16_384  # bytes that may follow the sound of an mp3
 
 
@@ -23,6 +25,7 @@ class SndfileSound:
         self._file = file
         self._sound = sound
         self.rate = sound.samplerate
+        check_rate(file, self.rate)
 
     @classmethod
     @contextmanager
@@ -49,14 +52,20 @@ class SndfileSound:
         check_piece(self._file, offset, length, sound.frames)
         try:
             sound.seek(offset)
-            left = sound.frames if length is None else length
+            wanted = left = max(sound.frames - offset, 0) if length is None else length
             while left > 0:
                 block = sound.read(min(left, BLOCK * self.rate), dtype="float32", always_2d=True).mean(axis=1)
                 # A file that was cut off promises more samples than it has.
-                left = left - len(block) if len(block) else 0
-                yield block, left == 0
+                got, left = len(block), left - len(block)
+                yield block, left == 0 or got == 0
+                if got == 0:
+                    raise cut_off(self._file, (offset + wanted - left) / self.rate, sound.frames / self.rate)
         except SNDFILE_ERRORS as error:
-            raise InputError(f"{self._file} cannot be read any further ({error}); copy or export it again.") from None
+            raise CutOff(f"{self._file} cannot be read any further ({error}); copy or export it again.") from None
+        if sound.tell() >= sound.frames:
+            promised = promised_seconds(self._file, sound.format)
+            if promised is not None and promised > sound.frames / self.rate + _SLACK:
+                raise cut_off(self._file, sound.frames / self.rate, promised)
         if sound.tell() >= sound.frames and _unread(sound) > _TAGS:
             raise InputError(
                 f"{self._file} is longer than the {sound.frames / self.rate:.0f} s that were read: an mp3 of varying "

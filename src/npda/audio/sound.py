@@ -8,6 +8,7 @@ import numpy as np
 
 from npda.io.errors import InputError
 
+_RATES = 2_000, 1_000_000  # samples a second
 BLOCK = 10  # seconds read at a time
 
 
@@ -28,6 +29,27 @@ class Sound(Protocol):
         """The samples from `offset` on, `length` of them or all: [n] float32 with channels averaged, and whether
         the block is the last one."""
         ...
+
+
+def check_rate(file: Path, rate: int) -> None:
+    """Refuse a rate at which nothing can be understood, and by which a second would be hours."""
+    if not _RATES[0] <= rate <= _RATES[1]:
+        raise InputError(
+            f"{file} says that it has {rate:,} samples a second, which is no rate of speech "
+            f"({_RATES[0]:,} to {_RATES[1]:,}): correct its header, or export it again."
+        )
+
+
+class CutOff(InputError):
+    """A file of which only the beginning can be read. samples: [n] float32 at 16 kHz, where it was read as a whole"""
+
+    samples: np.ndarray | None = None
+
+
+def cut_off(file: Path, read: float, promised: float) -> CutOff:
+    """What could be read of a file that promises more. read, promised: seconds; inf: nobody knows how many"""
+    of = f"of the {promised:.1f} s that it promises" if promised < float("inf") else "and nobody knows of how many"
+    return CutOff(f"{file} is cut off: {read:.1f} s could be read {of}; copy or download it again.")
 
 
 def check_piece(file: Path, offset: int, length: int | None, samples: int) -> None:

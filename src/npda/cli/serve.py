@@ -136,7 +136,7 @@ def _run(settings: Settings, is_sample: bool, quiet: bool) -> None:
     def tell(port: int) -> None:
         if quiet:
             return
-        shown = "localhost" if settings.host in ("127.0.0.1", "::1", "0.0.0.0", "::") else settings.host
+        shown = "localhost" if settings.host in ("127.0.0.1", "::1", "0.0.0.0", "::") else settings.host  # noqa: S104 (only shown)
         print(f"npda serves {', '.join(settings.models)} on http://{shown}:{port}", flush=True)
         if is_sample:
             print(

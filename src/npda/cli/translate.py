@@ -68,6 +68,9 @@ def translate(
         Literal["auto", "always", "never"],
         typer.Option(help="Cut recordings at their pauses: those too long for the model, all, or none."),
     ] = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted translation to the same output.")
+    ] = False,
     int8: Annotated[bool, typer.Option("--int8", help="Compute with 8-bit integers: faster, less exact.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -80,6 +83,9 @@ def translate(
     it. Recordings may have any length: long ones are cut at their pauses. All formats but txt show when each piece
     begins and ends; txt has one line per piece. A file that cannot be read is reported and skipped (its txt line stays
     empty), and the exit code is then 2.
+
+    With --output or --output-dir, what is translated is kept from time to time: after an interruption the same command
+    with --resume goes on from there.
 
     Stores may stay on: each steers with the settings it was tuned to, and only where what is said is nearer to it than
     to the general text of the model's counter-store. --unguarded searches them always, as the paper does.
@@ -97,9 +103,13 @@ def translate(
 
         npda translate runs/demo/data/debate.flac --model runs/demo/model -f srt -o debate.srt
 
+        npda translate runs/demo/data/debate.flac --model runs/demo/model -f srt -o debate.srt --resume
+
         npda translate runs/demo/data/speech.wav runs/demo/data/debate.flac \\
             --model runs/demo/model -f vtt --output-dir subtitles
     """
+    if resume and not (output or output_dir):
+        raise InputError("--resume goes on with a file or folder of outputs: give --output or --output-dir.")
     if output and output_dir:
         raise InputError("Give either --output or --output-dir, not both.")
     if n_best > beam:
@@ -109,13 +119,19 @@ def translate(
     if attentive and not terms:
         raise InputError("--attentive listens for terms: give a list with --terms.")
     check_choices(k, lambda_, temperature, adaptive)
-    from npda.recordings import Translating, audio_inputs
+    from npda.recordings import Translating, audio_inputs, say, work_digest
 
     recordings = list(audio_inputs(audio))
+
+    from npda.io.files import check_writable
+
+    if output or output_dir:
+        check_writable(output or Path(str(output_dir)) / f"x.{format}")
 
     from npda.datastore.store import open_stores
     from npda.decoding.knn.steering import Chosen, tuned_search
     from npda.io.files import atomic_write
+    from npda.io.journal import Journal
     from npda.io.progress import SHORT, bar
     from npda.translator import Translator
     from npda.writers import write, write_all
@@ -130,6 +146,16 @@ def translate(
     fusions = [translator.steered_by(stores, language, chosen, not unguarded)] if stores else []
     opened = translator.terms(terms or (), language, attentive)
     translator.backbone.prompt(language)  # an unknown language is found out before anything is written
+    journal = None
+    if output or output_dir:
+        kept = Path(output or str(output_dir)) if output else Path(str(output_dir)) / "translation"
+        of = work_digest(
+            recordings, translator, [store.digest for store in stores], options, chosen, language, segment, terms,
+            unguarded, precision, int8, format == "txt",
+        )  # fmt: skip
+        journal = Journal(kept.with_name(f".{kept.name}.unfinished"), of, resume)
+        if journal.count and not quiet:
+            say(f"{journal.count} parts were translated before; going on from there.")
     total = sum(recording.seconds or 0 for recording in recordings)
     with bar(progress, SHORT) as display:
         task = display.add_task("translating", total=round(total), note="seconds of audio")
@@ -144,6 +170,7 @@ def translate(
             one_line=format == "txt",
             quiet=quiet,
             stores=stores,
+            journal=journal,
         )
         # What was skipped keeps its place, so that lines and rows of a manifest correspond.
         results = work.results(recordings)
@@ -154,6 +181,8 @@ def translate(
                 write(results, format, stream)
         else:
             write(results, format, sys.stdout)
+    if journal is not None:
+        journal.remove()
     if work.faults:
         raise typer.Exit(2)
 

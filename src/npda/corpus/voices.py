@@ -150,7 +150,9 @@ def _program(name: str) -> str | None:
 def _run(command: Sequence[str], given: str, file: Path) -> np.ndarray:
     """What a program wrote into a file. given: for its standard input"""
     try:
-        done = subprocess.run(command, input=given.encode(), capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(  # noqa: S603 (a program found by its name, no shell, the text as its argument)
+            command, input=given.encode(), capture_output=True, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise InputError(f"{command[0]} was still speaking after {_SECONDS} s; shorten the text: {given}") from None
     if done.returncode != 0 or not file.is_file():

@@ -25,8 +25,9 @@ _NEVER = -1.0e9  # a score below any real one, and finite: differences of it sta
 _MARKS = re.compile(r"([^\w\s]|_)\1{7,}")  # as "________", which may be a token or two
 _LOOP_CHECK = 4  # steps from one look for loops to the next
 
-# What it took to bring a sentence to its end, see ``npda.decoding.retry``
-Retried = Literal["", "full padding", "model alone", "no repeats", "cut"]
+# What it took to bring a sentence to its end, see ``npda.decoding.retry``; "no speech": nobody said any, and nothing
+# was searched for
+Retried = Literal["", "full padding", "model alone", "no repeats", "cut", "no speech"]
 
 
 @dataclass(frozen=True)

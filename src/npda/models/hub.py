@@ -14,35 +14,51 @@ from npda.io.records import read_json
 if TYPE_CHECKING:
     from torch import Tensor
 
-_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/model
+_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w-][\w.-]*))?")  # owner/model, owner/model@revision
+_SNAPSHOT = re.compile(r"models--(.+?)--(.+)")  # a folder of the hub's cache
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 WEIGHTS = "model.safetensors"  # where there is one file; else those that an index names
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model")  # no pickled weights, no code
 
 
 def model_directory(model: str | Path) -> Path:
-    """The directory of a model; one that has only a name on the hub is fetched once and kept in the hub's cache."""
-    directory, name = Path(model), str(model)
-    if directory.exists() or not _NAME.fullmatch(name):
+    """The directory of a model; one that has only a name on the hub is fetched once and kept in the hub's cache.
+
+    Of what there is only safetensors, configurations and vocabularies are fetched: no pickled weights, no code.
+    """
+    directory, found = Path(model), _NAME.fullmatch(str(model))
+    if directory.exists() or found is None:
         return directory
+    name, revision = found.groups()
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         HfHubHTTPError,
         HFValidationError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
+        RevisionNotFoundError,
     )
 
     try:
-        return Path(snapshot_download(name, allow_patterns=list(_FILES)))
-    except (RepositoryNotFoundError, HFValidationError) as error:
+        pinned = {} if revision is None else {"revision": revision}
+        return Path(snapshot_download(name, allow_patterns=list(_FILES), **pinned))
+    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
         raise InputError(
-            f"There is neither a directory {name} nor a public model of this name on the Hugging Face hub."
+            f"There is neither a directory {model} nor a public model of this name on the Hugging Face hub."
         ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
             f"There is no directory {name}, and the Hugging Face hub cannot be reached: where there is a network, "
             f"run `hf download {name} --local-dir DIR`, then give that directory instead of the name."
         ) from error
+
+
+def pinned_name(directory: Path) -> str:
+    """What to write down of a model: its path, or for one of the hub the name with the commit that was fetched."""
+    owner = _SNAPSHOT.fullmatch(directory.parent.parent.name)
+    if directory.parent.name == "snapshots" and owner is not None and _COMMIT.fullmatch(directory.name):
+        return f"{owner[1]}/{owner[2]}@{directory.name}"
+    return str(directory)
 
 
 def weight_names(directory: Path) -> set[str]:

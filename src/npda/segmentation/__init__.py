@@ -12,9 +12,9 @@ from os import PathLike, fspath
 from npda import audio
 from npda.io.errors import InputError
 from npda.segmentation.cutting import Cutter, Pauses, Stretch
-from npda.segmentation.detectors import Detector, best_detector
+from npda.segmentation.detectors import Detector, best_detector, holds_speech
 
-__all__ = ["Detector", "Pauses", "Stretch", "best_detector", "gathered", "stretches"]
+__all__ = ["Detector", "Pauses", "Stretch", "best_detector", "gathered", "holds_speech", "stretches"]
 
 
 def stretches(

@@ -14,6 +14,8 @@ FRAME = 512  # samples, 32 ms: what silero-vad hears at a time
 
 _MEMORY = 30 * SAMPLE_RATE // FRAME  # frames whose loudness is compared
 _SILENCE = -60.0  # dB below full scale; nobody speaks so softly
+_SPOKEN, _LEAST = 0.5, 3  # probability of a frame, and how many of them are speech
+_LOOKED_AT = 4 * SAMPLE_RATE // FRAME  # frames looked at together
 _PROMINENCE = 6.0  # dB; the loudness of steady noise varies by less
 
 
@@ -34,6 +36,20 @@ def best_detector() -> Detector:
     from npda.segmentation.silero import Silero
 
     return Silero()
+
+
+def holds_speech(waveform: np.ndarray, detector: Detector) -> bool:
+    """Whether anybody says anything in a whole recording; what is shorter than a tenth of a second is a click.
+
+    waveform: [samples] float32 at 16 kHz; detector: a fresh one
+    """
+    padded = np.pad(waveform, (0, -len(waveform) % FRAME)).reshape(-1, FRAME)
+    spoken = 0
+    for start in range(0, len(padded), _LOOKED_AT):
+        spoken += int((detector(padded[start : start + _LOOKED_AT]) >= _SPOKEN).sum())
+        if spoken >= _LEAST:  # mostly within the first seconds
+            return True
+    return False
 
 
 @cache
