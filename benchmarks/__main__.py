@@ -31,6 +31,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "build": ["build"],
     "tune": ["tune"],
     "skip": ["skip"],
+    "verify": ["verify"],
     "compress": ["compress"],
     "scaling": ["scaling"],
     "whisper-decode": ["whisper_decode"],

@@ -11,7 +11,7 @@ import soundfile
 import tiny
 from command_line import npda
 
-import npda.translator
+from npda import translator as translator_module
 from npda.decoding.beam import SearchOptions
 from npda.io.errors import InputError
 from npda.io.journal import Journal
@@ -29,8 +29,8 @@ class Killed(BaseException):
 @pytest.fixture
 def recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[AudioInput]:
     """Five short ones, of which one is silent and one broken, and two long ones of some parts."""
-    monkeypatch.setattr(npda.translator, "WINDOW", 2)
-    monkeypatch.setattr(npda.translator, "_LONG_WINDOW", 1.0)
+    monkeypatch.setattr(translator_module, "WINDOW", 2)
+    monkeypatch.setattr(translator_module, "_LONG_WINDOW", 1.0)
     pause = np.zeros(16_000, np.float32)
     talk = np.concatenate([part for n in (14_000, 18_000, 20_000) for part in (said.speech(n), pause)])
     sounds = {f"{n}.wav": said.speech(9_000 + 3_000 * n) for n in range(4)} | {"silent.wav": pause}

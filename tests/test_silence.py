@@ -31,7 +31,7 @@ DETECTORS = [
 @pytest.mark.parametrize("ear", DETECTORS)
 @pytest.mark.parametrize("name", NOTHING)
 def test_silence_and_noise_give_no_text(name: str, ear: type[Detector]):
-    sound = np.float32(NOTHING[name])
+    sound = NOTHING[name].astype(np.float32)
     model = tiny.backbone()
     assert Translator(model).translate(sound).text  # what the model would have made of it
     found = Translator(model, ear=ear).translate(sound)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from npda.io.errors import InputError
 from npda.io.journal import Journal
+from npda.io.terminal import printable
 from npda.writers import Result, Segment
 
 if TYPE_CHECKING:
@@ -262,4 +263,4 @@ def _joined(segments: list[Segment]) -> tuple[Segment, ...]:
 
 
 def say(message: str) -> None:
-    print(f"npda: {message}", file=sys.stderr)
+    print(f"npda: {printable(message)}", file=sys.stderr)

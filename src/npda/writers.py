@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from npda.io.errors import InputError
 from npda.io.files import atomic_write, audio_piece
+from npda.io.terminal import printable
 from npda.subtitles import Cue, cues
 
 FORMATS = ("txt", "json", "srt", "vtt", "tsv")
@@ -95,7 +96,8 @@ def _write_result(result: Result, format: str, stream: TextIO) -> None:
     render = {"txt": _txt, "json": _json, "srt": _srt, "vtt": _vtt, "tsv": _tsv}[format]
     for part in render(result):
         # A file name that is not UTF-8 reaches us with lone surrogates, which could not be written.
-        stream.write(part.encode("utf-8", "replace").decode("utf-8"))
+        plain = part.encode("utf-8", "replace").decode("utf-8")
+        stream.write(printable(plain) if stream.isatty() else plain)
         stream.flush()
 
 

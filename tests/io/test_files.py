@@ -17,6 +17,7 @@ from npda.io.files import (
     atomic_write,
     audio_piece,
     cache_dir,
+    check_file,
     check_writable,
     read_lines,
     write_lines,
@@ -125,6 +126,19 @@ def test_a_full_disk_is_one_sentence_and_leaves_everything_as_it_was(tmp_path, e
         write()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_what_is_no_file_is_called_what_it_is(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for bad, words in {
+        tmp_path: "is a folder: name a file in it",
+        tmp_path / "fifo": "is a pipe or device",
+        "-": "- is standard input, which cannot be read here",
+        tmp_path / "none": "There is no file",
+        tmp_path / ("n" * 300): "There is no file",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            check_file(bad)
 
 
 def test_places_that_cannot_be_written_are_found_out_beforehand(tmp_path):

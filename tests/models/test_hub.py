@@ -18,7 +18,7 @@ def test_a_directory_is_itself_even_if_it_is_named_like_a_model(tmp_path, monkey
 def test_a_name_is_fetched_without_pickled_weights(tmp_path, monkeypatch):
     asked = []
 
-    def fetch(name, allow_patterns):
+    def fetch(name, revision, allow_patterns):
         asked.append((name, allow_patterns))
         return str(tmp_path)
 
@@ -34,7 +34,7 @@ def test_the_commit_that_was_fetched_is_what_is_written_down(tmp_path, monkeypat
     snapshot = tmp_path / "models--openai--whisper-base" / "snapshots" / commit
     asked = []
 
-    def fetch(name, allow_patterns, revision=None):
+    def fetch(name, revision, allow_patterns):
         asked.append((name, revision))
         return str(snapshot)
 

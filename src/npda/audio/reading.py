@@ -11,7 +11,7 @@ from npda.audio.features import SAMPLE_RATE, WINDOW
 from npda.audio.sndfile import SNDFILE_ERRORS, SndfileSound
 from npda.audio.sound import CutOff, Sound, check_piece
 from npda.io.errors import InputError
-from npda.io.files import audio_piece
+from npda.io.files import audio_piece, check_file
 
 # By these names audio is found in a folder; a file that is named itself may have any.
 SUFFIXES = (
@@ -72,8 +72,7 @@ def length(path: str | Path) -> tuple[int, int]:
 @contextmanager
 def _opened(file: Path) -> Iterator[Sound]:
     """A file, opened by libsndfile if it can, by FFmpeg if not."""
-    if not file.is_file():
-        raise InputError(f"There is no audio file {file}.")
+    check_file(file, "audio file")
     with ExitStack() as stack:
         try:
             sound = stack.enter_context(SndfileSound.open(file))

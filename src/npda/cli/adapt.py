@@ -21,6 +21,7 @@ from npda.cli.options import (
     shows_progress,
 )
 from npda.io.errors import InputError
+from npda.io.files import check_file
 
 if TYPE_CHECKING:
     from npda.adapt.results import Adaptation
@@ -96,8 +97,7 @@ def adapt(
     """
     optional = [path for path in (test, general_test) if path is not None]
     for path in (text, dev, *optional, *(triplets or []), *(general_dev or []), *(general_text or [])):
-        if not path.is_file():
-            raise InputError(f"There is no file {path}.")
+        check_file(path)
     if bool(triplets) != bool(general_dev):
         raise InputError("--triplets and --general-dev go together: speech to align on, and to choose the weights by.")
 

@@ -10,6 +10,7 @@ import typer
 
 from npda.cli.options import AsJson, Device, Model, PairsFile, Precision, Quiet, Verbose, codes, loading, shows_progress
 from npda.io.errors import InputError
+from npda.io.files import check_file
 
 if TYPE_CHECKING:
     from npda.corpus.pairs import Pair
@@ -168,8 +169,7 @@ def _source(
     if len(inputs) != 1:
         raise InputError("Give one of --text, --source with --target, --tmx or --speech.")
     for path in (*inputs, *([target] if target else [])):
-        if not path.is_file():
-            raise InputError(f"There is no file {path}.")
+        check_file(path)
 
     from npda.corpus.pairs import stream_moses, stream_pairs
     from npda.datastore.source import Source

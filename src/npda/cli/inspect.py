@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
+from npda.io.terminal import printable
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from npda.datastore.store import Datastore
     from npda.decoding.knn.tuned import Tuned
     from npda.decoding.knn.tuned_guard import FittedGuard
@@ -72,21 +75,28 @@ def print_store(store: Datastore, as_json: bool = False, verified: bool = False)
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=str(store.path), show_header=False, title_justify="left")
+    table = Table(title=_plain(str(store.path)), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in [*_rows(store), *_card(load_tuned_record(store), load_guard(store))]:
-        table.add_row(name, value)
+        table.add_row(name, _plain(value))
     if verified:
         table.add_row("verified", "every checksum, count, key and value is as it should be")
     sources = Table("source", "kind", "sentences", "keys", "left out", title="sources", title_justify="left")
     for source in store.info.sources:
         numbers = (f"{number:,}" for number in (source.sentences, source.keys, source.skipped))
         kind = f"{source.kind} ({source.voice})" if source.voice else source.kind
-        sources.add_row(source.name, kind, *numbers)
+        sources.add_row(_plain(source.name), _plain(kind), *numbers)
     console = Console()
     console.print(table)
     console.print(sources)
+
+
+def _plain(text: str) -> Text:
+    """As a terminal shall show it: somebody else may have named what a store was made of."""
+    from rich.text import Text
+
+    return Text(printable(text))
 
 
 def _rows(store: Datastore) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import typer
 
 from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
+from npda.io.files import check_file
 
 
 def synthesize(
@@ -42,8 +43,7 @@ def synthesize(
         npda synthesize german.tsv --voice piper:voices/de_DE-thorsten-medium.onnx --out spoken \\
             --name thorsten
     """
-    if not text.is_file():
-        raise InputError(f"There is no file {text}.")
+    check_file(text)
     from npda.corpus.pairs import stream_pairs
     from npda.corpus.recording import synthesize as run
     from npda.corpus.voices import voice as find

@@ -20,7 +20,7 @@ from npda.cli.options import (
     loading,
     shows_progress,
 )
-from npda.io.errors import InputError
+from npda.io.files import check_file
 
 if TYPE_CHECKING:
     from npda.corpus.terms import Term
@@ -69,8 +69,7 @@ def terms(
             --model runs/demo/model --out spoken-terms
     """
     for path in (terms, *(general or ())):
-        if not path.is_file():
-            raise InputError(f"There is no file {path}.")
+        check_file(path)
 
     from npda.corpus.terms import read_terms
     from npda.terms.record import TermFolder

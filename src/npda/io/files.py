@@ -94,6 +94,19 @@ def check_writable(path: str | Path) -> None:
             folder.rmdir()
 
 
+def check_file(path: str | Path, kind: str = "file") -> None:
+    """Refuse what is no ordinary file, and say what it is instead. kind: what is wanted"""
+    if os.path.isfile(path):
+        return
+    if str(path) == "-":
+        raise InputError(f"- is standard input, which cannot be read here: name a {kind}.")
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder: name a {kind} in it.")
+    if os.path.exists(path):
+        raise InputError(f"{path} is a pipe or device, which can be read only once: copy it to a {kind} first.")
+    raise InputError(f"There is no {kind} {path}.")
+
+
 class _Enough(Exception):
     """It can be written."""
 

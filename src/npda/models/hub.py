@@ -40,8 +40,7 @@ def model_directory(model: str | Path) -> Path:
     )
 
     try:
-        pinned = {} if revision is None else {"revision": revision}
-        return Path(snapshot_download(name, allow_patterns=list(_FILES), **pinned))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(_FILES)))
     except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
         raise InputError(
             f"There is neither a directory {model} nor a public model of this name on the Hugging Face hub."
