@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import said
 import soundfile
 import tiny
 import tiny_seamless
@@ -305,9 +306,10 @@ def test_rounded_weights_of_another_model_are_refused(store: Datastore) -> None:
 
 def test_models_are_opened_on_a_device(store: Datastore, pretend: torch.device, tmp_path: Path) -> None:
     tiny_store.backbone().save_pretrained(tmp_path)
+    speech = said.speech(14_000)
     translator = Translator.from_pretrained(tmp_path, device=pretend, precision="float32")
-    here = Translator.from_pretrained(tmp_path, device="cpu").translate(WAVES[0], SEARCH, datastore=store)
-    assert translator.translate(WAVES[0], SEARCH, datastore=store).text == here.text
+    here = Translator.from_pretrained(tmp_path, device="cpu").translate(speech, SEARCH, datastore=store)
+    assert translator.translate(speech, SEARCH, datastore=store).text == here.text
     assert dtype_of(Translator.from_pretrained(tmp_path, device=pretend).backbone) == torch.float16
     with pytest.raises(InputError, match="Eight bits are for the processor"):
         Translator.from_pretrained(tmp_path, device=pretend, int8=True)

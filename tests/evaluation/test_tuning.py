@@ -411,8 +411,9 @@ def test_the_choice_is_kept_in_the_store(model, dev, tmp_path, caplog):
     assert "changed since it was tuned" in caplog.text
     file = store.path / "knn.json"
     earlier = json.loads(file.read_text())  # of a version that knew neither chrF nor votes for the end
-    for name in ("chrf", "base_chrf", "end_weight"):
+    for name in ("chrf", "base_chrf", "end_weight", "sha256"):
         earlier.pop(name)
+    earlier["format"] = 1
     file.write_text(json.dumps(earlier))
     record = load_tuned_record(kept)
     assert record is not None

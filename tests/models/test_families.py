@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+import said
 import tiny
 import tiny_seamless
 import tiny_speech_encoder_decoder
@@ -94,7 +95,7 @@ def test_another_package_brings_a_family(install, tmp_path):
     directory = save(tiny_store.backbone(), tmp_path / "model", "loud")
     translator = Translator.from_pretrained(directory)
     assert name_of(translator.backbone) == "Loud"
-    wave = tiny_whisper.waveform(1.0)
+    wave = said.speech(16_000)
     plain = load_backbone(save(tiny_store.backbone(), tmp_path / "plain", "speech_to_text"))
     assert (translator.backbone.features(wave) == plain.features(2 * wave)).all()
     store = Datastore.build(translator, tiny_store.pairs(4), tmp_path / "store")

@@ -2,8 +2,8 @@
 
 from copy import deepcopy
 
-import numpy as np
 import pytest
+import said
 import tiny
 import torch
 from hypothesis import given
@@ -76,7 +76,7 @@ def test_eight_bits_come_close_and_can_be_switched_off_again():
 def test_a_translator_computes_in_eight_bits_if_its_family_can(tmp_path, monkeypatch):
     tiny.backbone().save_pretrained(tmp_path)
     translator = Translator.from_pretrained(tmp_path, int8=True)
-    wave = np.random.default_rng(0).normal(size=16_000).astype(np.float32)
+    wave = said.speech(16_000)
     exact = Translator.from_pretrained(tmp_path).translate(wave, SearchOptions(max_length=5))
     assert translator.translate(wave, SearchOptions(max_length=5)).score != exact.score
     monkeypatch.setattr("npda.translator.load_backbone", lambda *_: object())
