@@ -81,7 +81,14 @@ def model(manifests, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(model) -> Translator:
-    return Translator.from_pretrained(model)
+    return all_ears(model)
+
+
+def all_ears(model: Path) -> Translator:
+    """Chords are no speech, and yet they are to be translated."""
+    translator = Translator.from_pretrained(model)
+    translator.ear = None
+    return translator
 
 
 def references(language: str) -> list[str]:
@@ -203,7 +210,7 @@ def test_adapters_of_a_language_are_trained_on_top(model, manifests, speech, tmp
     settings = replace(SETTINGS, ctc_weight=0.0, learning_rate=5e-3, max_updates=100)
     tuned = SpeechModel(start=model, tunes="adapters", adapter_width=32)
     train_speech(manifest, manifest, tmp_path / "out", tuned, settings, progress=False)
-    translator = Translator.from_pretrained(tmp_path / "out")
+    translator = all_ears(tmp_path / "out")
     heard = [utterance.audio for utterance in speech["fr"]]
     assert [t.text for t in translator.translate_all(heard, language="fr") if t] == references("fr")[::-1]
     assert [t.text for t in translator.translate_all(heard, language="de") if t] == references("de")
