@@ -145,6 +145,30 @@ class Translating:
             self.advance(recording.seconds or 0)
             nbest = t.alternatives if t and self.options.n_best > 1 else ()
             records = tuple(asdict(replacement) for replacement in t.terms) if t else ()
+            told = (nbest, records, t.retried, t.stores) if t else ()
+            segments = (Segment(0.0, t.duration, t.text, t.score, *told, partial=t.partial),) if t else ()
+            yield Result(recording.name, segments)
+
+    def _is_long(self, recording: AudioInput) -> bool:
+        if recording.seconds is None or self.segmenting == "never":
+            return False
+        return self.segmenting == "always" or recording.seconds > self.translator.backbone.max_frames / 100
+
+    def _short(self, recordings: Sequence[AudioInput]) -> Iterator[Result]:
+        def report(error: InputError) -> None:
+            message = str(error)
+            for recording in recordings:
+                message = recording.renamed(message)
+            self._report(error, f"skipped: {message}")
+
+        files = [recording.file for recording in recordings]
+        translations = self.translator.translate_all(
+            files, self.options, self.language, self.fusions, report, terms=self.terms or ()
+        )
+        for recording, t in zip(recordings, translations, strict=True):
+            self.advance(recording.seconds or 0)
+            nbest = t.alternatives if t and self.options.n_best > 1 else ()
+            records = tuple(asdict(replacement) for replacement in t.terms) if t else ()
             segments = (Segment(0.0, t.duration, t.text, t.score, nbest, records, t.retried, t.stores),) if t else ()
             yield Result(recording.name, segments)
 
