@@ -32,7 +32,7 @@ class Pieces:
     """A vocabulary that only has a size."""
 
     bos, pad, eos, unk = 0, 1, 2, 3
-    languages = ()
+    language, languages = "", ()
 
     def __len__(self) -> int:
         return PIECES
