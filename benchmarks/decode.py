@@ -37,6 +37,9 @@ class Pieces:
     def __len__(self) -> int:
         return PIECES
 
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(map(str, ids))
+
 
 def model() -> Speech2Text:
     """Random weights; the end symbol is never written, so that all translations have the same length."""
@@ -72,7 +75,7 @@ def theirs(backbone: Speech2Text, features: torch.Tensor) -> torch.Tensor:
 
 
 def ours(backbone: Speech2Text, features: torch.Tensor, fusions: Sequence[Fusion] = ()) -> list[tuple[int, ...]]:
-    options = SearchOptions(BEAM, length_penalty=1.0, max_length=TOKENS)
+    options = SearchOptions(BEAM, length_penalty=1.0, max_length=TOKENS, stop_loops=False)
     with torch.inference_mode():
         memory = backbone.hear(features, torch.full((len(features),), FRAMES))
     return [found[0].tokens for found in search(backbone, memory, backbone.prompt(), options, fusions)]
