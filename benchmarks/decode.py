@@ -32,10 +32,13 @@ class Pieces:
     """A vocabulary that only has a size."""
 
     bos, pad, eos, unk = 0, 1, 2, 3
-    languages = ()
+    language, languages = "", ()
 
     def __len__(self) -> int:
         return PIECES
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(map(str, ids))
 
 
 def model() -> Speech2Text:
@@ -72,7 +75,7 @@ def theirs(backbone: Speech2Text, features: torch.Tensor) -> torch.Tensor:
 
 
 def ours(backbone: Speech2Text, features: torch.Tensor, fusions: Sequence[Fusion] = ()) -> list[tuple[int, ...]]:
-    options = SearchOptions(BEAM, length_penalty=1.0, max_length=TOKENS)
+    options = SearchOptions(BEAM, length_penalty=1.0, max_length=TOKENS, stop_loops=False)
     with torch.inference_mode():
         memory = backbone.hear(features, torch.full((len(features),), FRAMES))
     return [found[0].tokens for found in search(backbone, memory, backbone.prompt(), options, fusions)]

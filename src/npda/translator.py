@@ -60,7 +60,8 @@ class Translation:
     terms: what has been replaced in the text; scores are those of the texts before;
     retried: how it was found where a plain search did not end, see ``npda.decoding.retry``, or "no speech";
     stores: how much each datastore had to say, its mean weight by its name, if they are guarded;
-    tokens: of the best hypothesis, before terms are put in, with those that the translation was begun with
+    tokens: of the best hypothesis, before terms are put in, with those that the translation was begun with;
+    partial: part of a datastore did not answer and was left out, see ``npda.cluster.search``
     """
 
     text: str
@@ -72,6 +73,7 @@ class Translation:
     retried: Retried = ""
     stores: tuple[tuple[str, float], ...] = ()
     tokens: tuple[int, ...] = ()
+    partial: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -358,12 +360,12 @@ class Translator:
         lists = [task.terms for task in tasks]
         # What stands in any hypothesis tells which terms may have been said.
         whole = options if lists == [None] * len(lists) else replace(options, n_best=options.beam)
+        left_out = _left_out(fusions)
         found = search_with_retry(self.backbone, memory, prompts, whole, fusions, begun)
         searched = Searched(self.backbone, memory, prompts, whole, fusions, begun)
-        return [
-            _translation(task.heard, of_one)
-            for task, of_one in zip(tasks, use_lists(lists, searched, found, options.n_best), strict=True)
-        ]
+        used = use_lists(lists, searched, found, options.n_best)
+        partial = _left_out(fusions) > left_out
+        return [_translation(task.heard, of_one, partial) for task, of_one in zip(tasks, used, strict=True)]
 
 
 def _read(source: Audio, on_error: Callable[[InputError], None] | None) -> tuple[str, np.ndarray]:
@@ -379,7 +381,13 @@ def _read(source: Audio, on_error: Callable[[InputError], None] | None) -> tuple
         return str(source), error.samples
 
 
-def _translation(item: Heard, found: Sequence[tuple[Hypothesis, Placed]]) -> Translation:
+def _left_out(fusions: Sequence[Fusion]) -> int:
+    """How many searches so far had to do without a part of a store."""
+    retrievers = [retriever for fusion in fusions for retriever in getattr(fusion, "retrievers", ())]
+    return sum(getattr(retriever, "left_out", 0) for retriever in retrievers)
+
+
+def _translation(item: Heard, found: Sequence[tuple[Hypothesis, Placed]], partial: bool) -> Translation:
     best, placed = found[0]
     return Translation(
         placed.text,
@@ -391,6 +399,7 @@ def _translation(item: Heard, found: Sequence[tuple[Hypothesis, Placed]]) -> Tra
         best.retried,
         best.stores,
         best.tokens,
+        partial,
     )
 
 
@@ -410,6 +419,7 @@ def segment(stretch: Stretch, translation: Translation, options: SearchOptions) 
         translation.tokens,
         _avg_logprob(translation, options),
         (stretch.first, stretch.first + len(stretch.samples)),
+        translation.partial,
     )
 
 

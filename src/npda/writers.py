@@ -31,6 +31,7 @@ class Segment:
     tokens: tuple[int, ...] = ()  # of the text, before terms were put in
     avg_logprob: float | None = None  # of a token
     heard: tuple[int, int] | None = None  # samples that were translated, with a little silence on both sides
+    partial: bool = False  # part of a datastore did not answer and was left out
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end < math.inf:
@@ -55,7 +56,7 @@ def write(results: Iterable[Result], format: str, stream: TextIO) -> None:
     txt    a line for every segment, empty ones too; a recording without segments is an empty line,
            so that short recordings and lines correspond
     json   an object a line (JSON Lines) for every recording, with scores, n-best, ``retried`` where it is not "",
-           and ``stores`` where there are guarded ones
+           ``stores`` where there are guarded ones, and ``partial`` where part of a store was left out
     srt    cues numbered from 1 within each recording, as `npda.subtitles` cuts them
     vtt    the same cues; one header; a NOTE names each recording
     tsv    columns id, start, end, text; times in milliseconds
@@ -121,6 +122,7 @@ def _json(result: Result) -> Iterator[str]:
             **({"terms": list(segment.terms)} if segment.terms else {}),
             **({"retried": segment.retried} if segment.retried else {}),
             **({"stores": {name: round(weight, 4) for name, weight in segment.stores}} if segment.stores else {}),
+            **({"partial": True} if segment.partial else {}),
         }
         for segment in result.segments
     ]

@@ -1,6 +1,5 @@
 """Building: keys and values against the model asked sentence by sentence, and builds that are killed."""
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 import soundfile
 import tiny_store
 import torch
+from store_bytes import contents
 
 from npda import audio
 from npda.corpus.manifest import Utterance
@@ -24,12 +24,6 @@ from npda.datastore.verify import verify
 from npda.io.errors import InputError
 
 QUIET = BuildOptions(progress=False, chunk=7)
-
-
-def contents(path: Path) -> dict[str, str]:
-    """Every file of a folder with the digest of its bytes."""
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 @torch.inference_mode()

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -192,13 +193,36 @@ def test_two_processes_train_like_one(tmp_path):
     lengths = [u.n_frames for u in tiny_training.utterances(tmp_path / "data", 15, 1)]
     plan = BatchPlan(lengths, settings.batch_frames, settings.batches_per_update, settings.seed)
     assert len(plan.epoch(0)[-1]) == 1
+    assert_trained_alike(tmp_path / "one", tmp_path / "two")
+
+
+def assert_trained_alike(first: Path, second: Path) -> None:
+    """All losses of the log, and the weights."""
     for kind in ("train", "dev", "end"):
-        for one, two in zip(log(tmp_path / "one", kind), log(tmp_path / "two", kind), strict=True):
+        for one, two in zip(log(first, kind), log(second, kind), strict=True):
             for name in one.keys() - {"kind", "seconds", "frames_per_second"}:
                 assert two[name] == pytest.approx(one[name], rel=1e-5)
-    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    one, two = weights(first), weights(second)
     for name in one:
         np.testing.assert_allclose(two[name], one[name], atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_two_machines_train_like_one(tmp_path):
+    """Two launchers with an address each, as on two machines that share a directory."""
+    tiny_training.run(tmp_path / "data", tmp_path / "one")
+    with socket.socket() as free:
+        free.bind(("127.0.0.2", 0))
+        port = free.getsockname()[1]
+    started = []
+    for rank in range(2):
+        place = ["--nnodes", "2", "--node-rank", str(rank), "--local-addr", f"127.0.0.{2 + rank}"]
+        meeting = ["--master-addr", "127.0.0.2", "--master-port", str(port)]
+        launcher = [sys.executable, "-m", "torch.distributed.run", *place, *meeting, "--nproc-per-node", "1"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        started.append(subprocess.Popen([*launcher, SCRIPT, tmp_path / "data", tmp_path / "two"], env=environment))
+    assert [process.wait(timeout=300) for process in started] == [0, 0]
+    assert_trained_alike(tmp_path / "one", tmp_path / "two")
 
 
 def test_processes_must_share_evenly(tmp_path, monkeypatch):

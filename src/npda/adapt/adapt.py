@@ -15,7 +15,8 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ from npda.stages.code import Code
 from npda.stages.stage_cache import StageCache
 
 if TYPE_CHECKING:
+    from npda.datastore.workers import WorkersFor
     from npda.models.backbone import Backbone
 
 
@@ -84,7 +86,7 @@ class AdaptOptions:
     language: of the translations, for models with several; source_language: of the speech, likewise;
     search: of the model alone; decodes: settings that tuning may decode; adaptive: k and λ are chosen token by token,
     by a network that is trained on dev, if it wins there; unguarded: the store steers whatever is said; samples: of
-    the bootstrap
+    the bootstrap; hire: workers of a cluster that make the store
     """
 
     text_path: TextPath = field(default_factory=TextPath)
@@ -97,6 +99,7 @@ class AdaptOptions:
     adaptive: bool = False
     unguarded: bool = False
     samples: int = 1000
+    hire: WorkersFor | None = None
 
 
 def adapt(inputs: Inputs, options: AdaptOptions = AdaptOptions(), progress: bool = True) -> Adaptation:
@@ -210,7 +213,9 @@ class _Adapting:
             source = Source(self.inputs.text.name, pairs, kind, dropped.kept, self.speaker)
             chunk = SPOKEN_CHUNK if self.speaker else CHUNK
             how = BuildOptions(options.index, language=options.language, chunk=chunk, progress=self.progress)
-            Datastore.build_from(self.backbone, source, path, how)
+            place = self.reader.directory, options.source_language, self.backbone
+            with options.hire(*place) if options.hire else nullcontext() as workers:
+                Datastore.build_from(self.backbone, source, path, replace(how, workers=workers))
 
         self.cache.recall_directory("store", identity, _STORE, path, build)
         return Datastore.open(path, self.backbone)

@@ -14,11 +14,15 @@ from npda.cli.options import (
     Device,
     Language,
     Quiet,
+    Ray,
     SourceLanguage,
     UnchangedModel,
     Unguarded,
     Verbose,
+    WorkerCpus,
+    WorkerGpus,
     shows_progress,
+    workers_for,
 )
 from npda.io.errors import InputError
 from npda.io.files import check_file
@@ -69,6 +73,9 @@ def adapt(
         ),
     ] = False,
     unguarded: Unguarded = False,
+    ray: Ray = None,
+    worker_cpus: WorkerCpus = None,
+    worker_gpus: WorkerGpus = None,
     as_json: AsJson = False,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -79,7 +86,8 @@ def adapt(
     Teaches the model to read, if it cannot yet (once per model and language; the next domain reuses it); drops pairs
     that would leak dev or test sentences; builds the datastore; chooses k, λ and T on dev; and compares with the model
     alone by paired bootstrap, on test if you give one, and on general sentences, where the store should change nothing.
-    Whatever got worse is said. A second call does only what is missing or has changed.
+    Whatever got worse is said. A second call does only what is missing or has changed. With --ray the machines of a
+    cluster make the store; see docs/scaling-out.md.
 
     Examples:
 
@@ -101,6 +109,8 @@ def adapt(
     if bool(triplets) != bool(general_dev):
         raise InputError("--triplets and --general-dev go together: speech to align on, and to choose the weights by.")
 
+    hire = workers_for(ray, worker_cpus, worker_gpus, device)
+
     from npda.adapt.adapt import AdaptOptions, Inputs
     from npda.adapt.adapt import adapt as run
     from npda.adapt.text_path import TextPath
@@ -116,6 +126,7 @@ def adapt(
         decodes=decodes,
         adaptive=adaptive,
         unguarded=unguarded,
+        hire=hire,
     )
     inputs = Inputs(model, text, dev, out, test, general_test)
     found = run(inputs, options, progress=shows_progress(quiet, verbose, as_json))

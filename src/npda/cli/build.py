@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.cli.options import AsJson, Device, Model, PairsFile, Precision, Quiet, Verbose, codes, loading, shows_progress
+from npda.cli.options import (
+    AsJson,
+    Device,
+    Model,
+    PairsFile,
+    Precision,
+    Quiet,
+    Ray,
+    Verbose,
+    WorkerCpus,
+    WorkerGpus,
+    codes,
+    loading,
+    shows_progress,
+    workers_for,
+)
 from npda.io.errors import InputError
 from npda.io.files import check_file
 
@@ -54,6 +72,9 @@ def build(
         typer.Option(callback=codes, help="Source language, for TMX and models with several: English or en."),
     ] = None,
     json: AsJson = False,
+    ray: Ray = None,
+    worker_cpus: WorkerCpus = None,
+    worker_gpus: WorkerGpus = None,
     device: Device = "auto",
     precision: Precision = "auto",
     quiet: Quiet = False,
@@ -71,6 +92,9 @@ def build(
     With --counter the text is general: the model's counter-store, which `npda translate` finds by itself. With it a
     domain's store may stay on, as it steers only where what is said is nearer to it than to general text. Give at least
     as much text as the largest domain has. `npda align` and the first `npda adapt` build one on their way.
+
+    With --ray the machines of a cluster build together, and the store has the same bytes; model, files and --out lie in
+    directories that all of them share. docs/scaling-out.md has the rest.
 
     Examples:
 
@@ -104,6 +128,7 @@ def build(
             f"`npda terms {glossary} --general TEXT --model {model} --out terms`, and use them with "
             "`npda translate --terms terms`."
         )
+    hire = workers_for(ray, worker_cpus, worker_gpus, device, precision)
     inputs = (text, source, target, tmx, speech, name, source_language, language)
     given = _source(*inputs)
 
@@ -121,22 +146,25 @@ def build(
         given = _spoken(given, speak, keep_audio, _source(*inputs), progress)
     with loading(model, progress):
         backbone = load_backbone(model, source_language, device, precision)
-    if counter:
-        from npda.datastore.counter import build_counter, home_for
-        from npda.models.hub import model_directory
+    from npda.models.hub import model_directory
 
-        home = out or home_for(backbone, model_directory(model))
-        print_store(build_counter(backbone, list(_pairs(given.sentences)), home, options=options).store, json)
-        return
-    assert out is not None
-    store = before.append(backbone, given, options) if before else Datastore.build_from(backbone, given, out, options)
+    home = model_directory(model)
+    with hire(home, source_language, backbone) if hire else nullcontext() as workers:
+        options = replace(options, workers=workers)
+        if counter:
+            from npda.datastore.counter import build_counter, home_for
+
+            place = out or home_for(backbone, home)
+            store = build_counter(backbone, list(_pairs(given.sentences)), place, options=options).store
+        else:
+            assert out is not None
+            build_new = partial(Datastore.build_from, backbone, given, out)
+            store = before.append(backbone, given, options) if before else build_new(options)
     print_store(store, json)
 
 
 def _spoken(source: Source, name: str, keep: Path | None, again: Source, progress: bool) -> Source:
     """The same, read aloud by a voice. keep: where what it says stays; again: the source for a second reading"""
-    from dataclasses import replace
-
     from npda.corpus.recording import AUDIO, synthesize
     from npda.corpus.voices import voice
 

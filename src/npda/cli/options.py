@@ -7,11 +7,16 @@ import os
 import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from npda.corpus.languages import language_code
+from npda.io.errors import InputError
+
+if TYPE_CHECKING:
+    from npda.datastore.workers import WorkersFor
+    from npda.models.devices import Precision as Precisions
 
 
 def codes(given: str | list[str] | None) -> str | list[str] | None:
@@ -90,8 +95,28 @@ Verbose = Annotated[
         "--verbose", "-v", callback=_speak_up, help="Print all log messages too, and progress even with --json."
     ),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Ray cluster to work on: HOST:PORT, or auto for this machine's."),
+]
+WorkerCpus = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="With --ray: processors of a worker [default: all of its machine].")
+]
+WorkerGpus = Annotated[
+    float | None,
+    typer.Option(help="With --ray: GPUs of a worker; 0.5 lets two share one [default: 1, if any]."),
+]
+Parts = Annotated[
+    int | None,
+    typer.Option(min=1, max=10_000, help="With --ray: parts of every store [default: one for each machine]."),
+]
+PartReplicas = Annotated[int, typer.Option(min=1, max=64, help="With --ray: machines that hold the same part.")]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="With --ray: leave out a part that does not answer, and say so.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and no progress.")]
 
+_MOST_GPUS = 64
 _HUB = "Model directory, or the name of a model on the Hugging Face hub"
 Audio = Annotated[
     list[str], typer.Argument(help="Audio or video files, folders, manifests (.tsv), or - for standard input.")
@@ -155,3 +180,20 @@ def loading(model: str | Path, progress: bool) -> AbstractContextManager[None]:
     from npda.io.progress import SHORT, stage
 
     return stage(f"loading {model}", progress, SHORT)
+
+
+def workers_for(
+    ray: str | None, cpus: int | None, gpus: float | None, device: str = "auto", precision: Precisions = "auto"
+) -> WorkersFor | None:
+    """Whoever builds on the cluster that was given, if one was."""
+    if ray is None:
+        if cpus is not None or gpus is not None:
+            raise InputError("--worker-cpus and --worker-gpus are for workers of a cluster: give --ray ADDRESS too.")
+        return None
+    if gpus is not None and not 0 < gpus <= _MOST_GPUS:
+        raise InputError(f"--worker-gpus must lie above 0 and not above {_MOST_GPUS}, not {gpus:g}.")
+    from functools import partial
+
+    from npda.cluster.crew import ClusterOptions, crew
+
+    return partial(crew, ClusterOptions(ray, cpus, gpus, device, precision))

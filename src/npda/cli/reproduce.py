@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from npda.cli.options import AsJson, Device, Quiet, Verbose, shows_progress
+from npda.cli.options import AsJson, Device, Quiet, Ray, Verbose, WorkerCpus, shows_progress
 from npda.io.cores import cores
 from npda.io.errors import InputError
 
@@ -51,6 +51,8 @@ def reproduce(
         list[str] | None,
         typer.Option(help="NAME=DIR, the folder of a corpus or of a kind of corpora; repeat it for several."),
     ] = None,
+    ray: Ray = None,
+    worker_cpus: WorkerCpus = None,
     as_json: AsJson = False,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -62,6 +64,9 @@ def reproduce(
     recipe repeats only the stages that the change concerns. Changed code repeats the stages it decides (comments and
     docstrings do not count), unless --keep-stale is given. A stage that fails names its log, and the others continue
     (exit code 1). The report is written to RUNS/report as Markdown, HTML, CSV and JSON.
+
+    With --ray, stages that do not need each other are spread over the machines of a cluster, which share the folder
+    of --runs and the corpora.
 
     Examples:
 
@@ -89,8 +94,11 @@ def reproduce(
     from npda.reproduce.planning import plan_recipe
     from npda.reproduce.recipe.inputs import check_inputs
 
-    jobs = jobs or (cores() if loaded.model.preset == "mini" else 1)
-    planned = plan_recipe(loaded, threads=max(1, cores() // jobs))
+    if ray is None and worker_cpus is not None:
+        raise InputError("--worker-cpus is for workers of a cluster: give --ray ADDRESS too.")
+    jobs = jobs or (cores() if loaded.model.preset == "mini" and ray is None else 1)
+    threads = max(1, cores() // jobs) if ray is None else worker_cpus or 1
+    planned = plan_recipe(loaded, threads=threads)
     chosen = plan(planned.stages, runs, only or (), from_, keep_stale)
     if dry_run:
         _print_plan(loaded, chosen, as_json)
@@ -104,8 +112,15 @@ def reproduce(
 
     loaded.write(runs / "report" / f"{loaded.name}.yaml")
     watcher = run_display(not shows_progress(quiet, verbose, as_json), apart=True)
-    # Apart even if one at a time: what a training leaves in memory goes with its process.
-    done = run(planned.stages, runs, only or (), from_, keep_stale, jobs, apart=True, watcher=watcher)
+    given = planned.stages, runs, only or (), from_, keep_stale
+    if ray is not None:
+        from npda.cluster.stages import stages_on
+
+        with stages_on(ray, threads) as (start, room):
+            done = run(*given, room, apart=True, watcher=watcher, start=start)
+    else:
+        # Apart even if one at a time: what a training leaves in memory goes with its process.
+        done = run(*given, jobs, apart=True, watcher=watcher)
     # Also those that were not chosen this time.
     steps = plan(planned.stages, runs, keep_stale=keep_stale).steps
     everything = {step.name: step.directory for step in steps if step.state == "done"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,8 +19,12 @@ from npda.cli.options import (
     Language,
     MaxLength,
     Model,
+    Partial,
+    PartReplicas,
+    Parts,
     Precision,
     Quiet,
+    Ray,
     SourceLanguage,
     Stores,
     Temperature,
@@ -71,6 +76,10 @@ def translate(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted translation to the same output.")
     ] = False,
+    ray: Ray = None,
+    parts: Parts = None,
+    part_replicas: PartReplicas = 1,
+    partial: Partial = False,
     int8: Annotated[bool, typer.Option("--int8", help="Compute with 8-bit integers: faster, less exact.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -89,6 +98,9 @@ def translate(
 
     Stores may stay on: each steers with the settings it was tuned to, and only where what is said is nearer to it than
     to the general text of the model's counter-store. --unguarded searches them always, as the paper does.
+
+    With --ray the machines of a cluster hold the stores, a part each, and the translations are the same:
+    docs/scaling-out.md.
 
     Examples:
 
@@ -119,6 +131,10 @@ def translate(
     if attentive and not terms:
         raise InputError("--attentive listens for terms: give a list with --terms.")
     check_choices(k, lambda_, temperature, adaptive)
+    if ray is None and (parts is not None or part_replicas > 1 or partial):
+        raise InputError("--parts, --part-replicas and --partial are for stores on a cluster: give --ray ADDRESS too.")
+    if ray is not None and not store:
+        raise InputError("--ray spreads stores over a cluster: give a --store.")
     from npda.recordings import Translating, audio_inputs, say, work_digest
 
     recordings = list(audio_inputs(audio))
@@ -140,49 +156,55 @@ def translate(
     with loading(model, progress):
         translator = Translator.from_pretrained(model, source_language, int8=int8, device=device, precision=precision)
     stores = open_stores(store or (), translator.backbone)
-    given = {} if length_penalty is None else {"length_penalty": length_penalty}
-    options = tuned_search(stores, beam=beam, max_length=max_length, n_best=n_best, **given)
-    chosen = Chosen(k, lambda_, temperature, adaptive)
-    fusions = [translator.steered_by(stores, language, chosen, not unguarded)] if stores else []
-    opened = translator.terms(terms or (), language, attentive)
-    translator.backbone.prompt(language)  # an unknown language is found out before anything is written
-    journal = None
-    if output or output_dir:
-        kept = Path(output or str(output_dir)) if output else Path(str(output_dir)) / "translation"
-        of = work_digest(
-            recordings, translator, [store.digest for store in stores], options, chosen, language, segment, terms,
-            unguarded, precision, int8, format == "txt",
-        )  # fmt: skip
-        journal = Journal(kept.with_name(f".{kept.name}.unfinished"), of, resume)
-        if journal.count and not quiet:
-            say(f"{journal.count} parts were translated before; going on from there.")
-    total = sum(recording.seconds or 0 for recording in recordings)
-    with bar(progress, SHORT) as display:
-        task = display.add_task("translating", total=round(total), note="seconds of audio")
-        work = Translating(
-            translator,
-            options,
-            language,
-            fusions,
-            segment,
-            lambda seconds: display.advance(task, seconds),
-            terms=opened,
-            one_line=format == "txt",
-            quiet=quiet,
-            stores=stores,
-            journal=journal,
-        )
-        # What was skipped keeps its place, so that lines and rows of a manifest correspond.
-        results = work.results(recordings)
-        if output_dir:
-            write_all((result for result in results if result.segments), format, output_dir)
-        elif output:
-            with atomic_write(output) as temporary, open(temporary, "w", encoding="utf-8") as stream:
-                write(results, format, stream)
-        else:
-            write(results, format, sys.stdout)
-    if journal is not None:
-        journal.remove()
+    with ExitStack() as held:
+        on_disk = stores
+        if ray is not None:
+            from npda.cluster.search import SearchOnCluster, spread
+
+            stores = held.enter_context(spread(stores, ray, SearchOnCluster(parts, part_replicas, partial)))
+        given = {} if length_penalty is None else {"length_penalty": length_penalty}
+        options = tuned_search(stores, beam=beam, max_length=max_length, n_best=n_best, **given)
+        chosen = Chosen(k, lambda_, temperature, adaptive)
+        fusions = [translator.steered_by(stores, language, chosen, not unguarded)] if stores else []
+        opened = translator.terms(terms or (), language, attentive)
+        translator.backbone.prompt(language)  # an unknown language is found out before anything is written
+        journal = None
+        if output or output_dir:
+            kept = output or Path(str(output_dir)) / "translation"
+            of = work_digest(
+                recordings, translator, [store.digest for store in on_disk], options, chosen, language, segment, terms,
+                attentive, unguarded, precision, int8, format == "txt",
+            )  # fmt: skip
+            journal = Journal(kept.with_name(f".{kept.name}.unfinished"), of, resume)
+            if journal.count and not quiet:
+                say(f"{journal.count} parts were translated before; going on from there.")
+        total = sum(recording.seconds or 0 for recording in recordings)
+        with bar(progress, SHORT) as display:
+            task = display.add_task("translating", total=round(total), note="seconds of audio")
+            work = Translating(
+                translator,
+                options,
+                language,
+                fusions,
+                segment,
+                lambda seconds: display.advance(task, seconds),
+                terms=opened,
+                one_line=format == "txt",
+                quiet=quiet,
+                stores=on_disk,
+                journal=journal,
+            )
+            # What was skipped keeps its place, so that lines and rows of a manifest correspond.
+            results = work.results(recordings)
+            if output_dir:
+                write_all((result for result in results if result.segments), format, output_dir)
+            elif output:
+                with atomic_write(output) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+                    write(results, format, stream)
+            else:
+                write(results, format, sys.stdout)
+        if journal is not None:
+            journal.remove()
     if work.faults:
         raise typer.Exit(2)
 

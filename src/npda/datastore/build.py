@@ -3,7 +3,7 @@
 Nothing grows with the store: a chunk, a sample of keys for training, a part of the index are all that is in memory.
 Work goes on in ``.NAME.building`` beside the store, is found there again after an interruption, and a finished store
 appears by one rename. Chunks are fixed by the order of the sentences alone, so that a build gives the same bytes
-however often it was interrupted.
+however often it was interrupted, and whoever makes the shards: see ``npda.datastore.workers``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
@@ -25,13 +27,17 @@ from npda.datastore.format import SHARDS, ModelFingerprint, ShardInfo, SourceInf
 from npda.datastore.index.build import build_index
 from npda.datastore.index.spec import check_factory, choose
 from npda.datastore.projection import Projection
-from npda.datastore.shards import open_entries, write_shard
+from npda.datastore.shards import open_entries, remove_unfinished, write_shard
 from npda.datastore.source import BuildOptions, Sentence, Source
-from npda.datastore.workspace import Workspace, empty_folder, open_workspace
+from npda.datastore.workers import Alone, Workers
+from npda.datastore.workspace import Workspace, open_workspace
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.io.progress import bar
 from npda.models.backbone import Backbone
+
+if TYPE_CHECKING:
+    from npda.corpus.voices import Voice
 
 
 def build_store(backbone: Backbone, source: Source, path: Path, options: BuildOptions = BuildOptions()) -> StoreInfo:
@@ -78,7 +84,7 @@ def publish(
         next_shard=len(shards),
         sources=(source,),
         shards=tuple(shards),
-        index=build_index(entries, spec, options.index, target, work.index_parts, options.progress),
+        index=build_index(entries, spec, options.index, target, work.index_parts, options.progress, options.workers),
     )
     write_info(work.store, info)
     check(work.store)
@@ -106,7 +112,8 @@ def encode_source(
     projection: Projection | None = None,
 ) -> tuple[SourceInfo, list[ShardInfo]]:
     """Write the shards of a source into the workspace, except those that are there already."""
-    encoder = Encoder(backbone, options.language, projection)
+    workers: Workers = options.workers or Alone(backbone)
+    workers.check(work.root)
     total = source.total
     if total is None and isinstance(source.sentences, Sequence):
         total = len(source.sentences)
@@ -114,21 +121,22 @@ def encode_source(
     sentences = skipped = 0
     languages: set[str | None] = set()
     digest = hashlib.sha256()
+    chunks = enumerate(_chunks(source.sentences, options.chunk), start=first_shard)
+    tasks = (ShardTask(work.root, number, chunk, _digest(chunk)) for number, chunk in chunks)
+    making = ShardMaking(source.name, source.voice, source.audio, options.language, projection)
     with bar(options.progress) as progress:
-        task = progress.add_task(f"building {source.name}", total=total, note="")
-        for number, chunk in enumerate(_chunks(source.sentences, options.chunk), start=first_shard):
+        line = progress.add_task(f"building {source.name}", total=total, note="")
+        for task, (made, left_out) in workers.map(making, tasks):
             first = shards[-1].first + shards[-1].keys if shards else first_id
-            chunk_digest = _digest(chunk)
-            digest.update(chunk_digest.encode())
-            languages.update(sentence.tgt_lang or options.language for sentence in chunk)
-            shard, left_out = _finished_shard(work, number, first, chunk_digest) or _encode(
-                encoder, source, chunk, work, number, first, chunk_digest
-            )
+            shard = made.model_copy(update={"first": first})
+            digest.update(task.digest.encode())
+            languages.update(sentence.tgt_lang or options.language for sentence in task.sentences)
             if shard.keys:
                 shards.append(shard)
             sentences += shard.sentences
             skipped += left_out
-            progress.update(task, advance=len(chunk), note=f"{first + shard.keys - first_id:,} keys")
+            progress.update(line, advance=len(task.sentences), note=f"{first + shard.keys - first_id:,} keys")
+    remove_unfinished(work.store)
     if not shards:
         raise InputError(f"{source.name} has no sentence that the model could take ({skipped} are too long or empty).")
     info = SourceInfo(
@@ -144,47 +152,63 @@ def encode_source(
     return info, shards
 
 
-def _encode(
-    encoder: Encoder,
-    source: Source,
-    sentences: Sequence[Sentence],
-    work: Workspace,
-    number: int,
-    first: int,
-    digest: str,
-) -> tuple[ShardInfo, int]:
-    empty_folder(work.index_parts)  # an index begun before this shard was there does not know it
-    with _heard(source, sentences, work) as heard:
-        chunk, skipped = encoder.encode(heard)
-        skipped += len(sentences) - len(heard)
-    name = f"{number:05}"
-    count = len(chunk.values)
-    files = write_shard(work.store, name, chunk) if count else {}
-    shard = ShardInfo(name=name, source=source.name, first=first, keys=count, sentences=len(chunk.texts), files=files)
-    with atomic_write(work.finished_shards / f"{name}.json") as temporary:
-        record = {"input": digest, "skipped": skipped, "shard": shard.model_dump()}
-        temporary.write_text(json.dumps(record), encoding="utf-8")
-    return shard, skipped
+@dataclass(frozen=True)
+class ShardTask:
+    """A chunk of sentences. root: of the workspace; number: of its shard; digest: of the sentences"""
+
+    root: Path
+    number: int
+    sentences: Sequence[Sentence]
+    digest: str
 
 
-@contextmanager
-def _heard(source: Source, sentences: Sequence[Sentence], work: Workspace) -> Iterator[Sequence[Sentence]]:
-    """The sentences as the model takes them: where there is a voice, its recordings, without the silent ones."""
-    if source.voice is None:
-        yield sentences
-        return
-    from npda.corpus.recording import clips
+@dataclass(frozen=True)
+class ShardMaking:
+    """How chunks of a source become shards; both may travel to another machine that sees the same folders."""
 
-    pairs = [sentence for sentence in sentences if isinstance(sentence, Pair)]
-    folder = source.audio or work.root / "audio"
-    yield [clip for clip in clips(pairs, source.voice, folder) if clip is not None]
-    if source.audio is None:
-        shutil.rmtree(folder)
+    source: str
+    voice: Voice | None
+    audio: Path | None
+    language: str | None
+    projection: Projection | None
+
+    def __call__(self, backbone: Backbone, task: ShardTask) -> tuple[ShardInfo, int]:
+        """The shard of a chunk, whose keys are counted from 0, and how many sentences were left out."""
+        return _finished_shard(task) or self._make(Encoder(backbone, self.language, self.projection), task)
+
+    def _make(self, encoder: Encoder, task: ShardTask) -> tuple[ShardInfo, int]:
+        work = Workspace(task.root)
+        with self._heard(task) as heard:
+            chunk, skipped = encoder.encode(heard)
+            skipped += len(task.sentences) - len(heard)
+        name = f"{task.number:05}"
+        count = len(chunk.values)
+        files = write_shard(work.store, name, chunk) if count else {}
+        shard = ShardInfo(name=name, source=self.source, first=0, keys=count, sentences=len(chunk.texts), files=files)
+        with atomic_write(work.finished_shards / f"{name}.json") as temporary:
+            record = {"input": task.digest, "skipped": skipped, "shard": shard.model_dump()}
+            temporary.write_text(json.dumps(record), encoding="utf-8")
+        return shard, skipped
+
+    @contextmanager
+    def _heard(self, task: ShardTask) -> Iterator[Sequence[Sentence]]:
+        """The sentences as the model takes them: where there is a voice, its recordings, without the silent ones."""
+        if self.voice is None:
+            yield task.sentences
+            return
+        from npda.corpus.recording import clips
+
+        pairs = [sentence for sentence in task.sentences if isinstance(sentence, Pair)]
+        folder = self.audio or task.root / f"audio-{task.number:05}"
+        yield [clip for clip in clips(pairs, self.voice, folder) if clip is not None]
+        if self.audio is None:
+            shutil.rmtree(folder)
 
 
-def _finished_shard(work: Workspace, number: int, first: int, digest: str) -> tuple[ShardInfo, int] | None:
+def _finished_shard(task: ShardTask) -> tuple[ShardInfo, int] | None:
     """The shard of an interrupted run, if it was made of the same sentences."""
-    path = work.finished_shards / f"{number:05}.json"
+    work = Workspace(task.root)
+    path = work.finished_shards / f"{task.number:05}.json"
     if not path.is_file():
         return None
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -192,7 +216,7 @@ def _finished_shard(work: Workspace, number: int, first: int, digest: str) -> tu
     folder = work.store / SHARDS / shard.name
     # A shard may also have left already, if it was being moved into its store.
     whole = all((folder / name).is_file() for name in shard.files)
-    if whole and record["input"] == digest and shard.first == first:
+    if whole and record["input"] == task.digest:
         return shard, record["skipped"]
     shutil.rmtree(folder, ignore_errors=True)
     return None

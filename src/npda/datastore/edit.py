@@ -49,7 +49,7 @@ def append_source(backbone: Backbone, source: Source, path: Path, options: Build
                     "next_shard": int(shards[-1].name) + 1,
                     "sources": (*info.sources, added),
                     "shards": (*info.shards, *shards),
-                    "index": _extended(info.index, entries, path, target, len(shards), work, options.progress),
+                    "index": _extended(info.index, entries, path, target, len(shards), work, options),
                 }
             )
             _publish(work, path, shards, new)
@@ -104,14 +104,15 @@ def tidy(path: Path, info: StoreInfo) -> None:
 
 
 def _extended(
-    index: IndexInfo, entries: Entries, path: Path, target: Path, added: int, work: Workspace, progress: bool
+    index: IndexInfo, entries: Entries, path: Path, target: Path, added: int, work: Workspace, options: BuildOptions
 ) -> IndexInfo:
     """The index of a grown store: extended, or chosen anew if all keys were compared so far."""
     if index.directory is not None:
         new = entries.shards[len(entries.shards) - added :]
-        return extend_index(entries, index, path / index.directory, target, new, work.index_parts, progress)
+        old = path / index.directory
+        return extend_index(entries, index, old, target, new, work.index_parts, options.progress, options.workers)
     spec = choose(index.asked, entries.count, entries.dim)
-    return build_index(entries, spec, index.asked, target, work.index_parts, progress)
+    return build_index(entries, spec, index.asked, target, work.index_parts, options.progress, options.workers)
 
 
 def _publish(work: Workspace, path: Path, shards: list[ShardInfo], info: StoreInfo) -> None:

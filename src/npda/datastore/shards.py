@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -46,8 +47,8 @@ class Chunk:
 def write_shard(store: Path, name: str, chunk: Chunk) -> dict[str, FileInfo]:
     """Write a shard so that its folder is there whole or not at all."""
     folder = store / SHARDS / name
-    temporary = folder.with_name(f".{name}")
-    shutil.rmtree(temporary, ignore_errors=True)
+    # Two machines may make the same shard, one of which was taken for lost.
+    temporary = folder.with_name(f".{name}.{secrets.token_hex(4)}")
     temporary.mkdir(parents=True)
     encoded = [text.encode() for pair in chunk.texts for text in pair]
     arrays = {
@@ -66,8 +67,19 @@ def write_shard(store: Path, name: str, chunk: Chunk) -> dict[str, FileInfo]:
             os.fsync(written.fileno())
         files[file] = FileInfo.of(temporary / file)
     shutil.rmtree(folder, ignore_errors=True)
-    os.rename(temporary, folder)
+    try:
+        os.rename(temporary, folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        shutil.rmtree(temporary)  # the other machine was faster; its bytes are the same
     return files
+
+
+def remove_unfinished(store: Path) -> None:
+    """Remove what is left of shards whose writers were killed."""
+    for folder in (store / SHARDS).glob(".*"):
+        shutil.rmtree(folder)
 
 
 class Shard:
@@ -81,6 +93,7 @@ class Shard:
         self.info = info
         self.first = info.first
         self.count = info.keys
+        self.dim = dim
         self._shapes = {
             "keys.npy": (info.keys, dim),
             "offsets.npy": (2 * info.sentences + 1,),

@@ -15,6 +15,7 @@ from npda.io.errors import InputError
 
 if TYPE_CHECKING:
     from npda.corpus.voices import Voice
+    from npda.datastore.workers import Workers
 
 Sentence = Pair | Utterance
 
@@ -27,7 +28,8 @@ class BuildOptions:
     """How a store is built.
 
     index: "auto", "exact", "paper" or a Faiss factory string; nprobe, rerank: other than that index's usual ones;
-    language: target language of sentences that do not name one; chunk: sentences a shard
+    language: target language of sentences that do not name one; chunk: sentences a shard; workers: who make the shards
+    and the parts of the index, by default this process; what they make has the same bytes
     """
 
     index: str = "auto"
@@ -36,6 +38,7 @@ class BuildOptions:
     language: str | None = None
     chunk: int = CHUNK
     progress: bool = True
+    workers: Workers | None = None
 
     def __post_init__(self) -> None:
         if self.chunk < 1:

@@ -81,6 +81,7 @@ def _segment(place: int, segment: Segment) -> dict[str, Any]:
         "stores": {name: round(weight, 4) for name, weight in segment.stores},
         "terms": [dict(term) for term in segment.terms],
         "retried": segment.retried,
+        **({"partial": True} if segment.partial else {}),
     }
 
 

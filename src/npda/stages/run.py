@@ -13,16 +13,36 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from npda.io.locks import Lock
 from npda.stages.plan import LOG, Plan, Stage, Step, plan
 from npda.stages.stage_process import Child, clear, perform, remove
 
 _PAUSE = 0.1  # seconds between two looks at what others do
+
+
+class AtWork(Protocol):
+    """A stage that is at work apart from this process: ``Child``, or one on another machine."""
+
+    step: Step
+    resumed: bool
+
+    def is_alive(self) -> bool: ...
+
+    def result(self) -> tuple[str, float]:
+        """Of a stage that has ended: what went wrong in a line, or nothing; seconds."""
+        ...
+
+    def end(self) -> None:
+        """At once."""
+        ...
+
+
+Starting = Callable[[Step, Mapping[str, Path], bool, Lock], AtWork]  # step, needs, resumed, and the lock it gives back
 
 
 @dataclass(frozen=True)
@@ -113,12 +133,13 @@ def run(
     keep_going: bool = True,
     apart: bool = False,
     watcher: Watcher = Watcher(),
+    start: Starting = Child,
 ) -> Report:
     """Do whatever of the stages is not done yet; only, from_, keep_stale: as in `plan`.
 
     jobs: stages at once; more than one run apart
     keep_going: after a failure, do what does not depend on it
-    apart: each stage in a process of its own, see above
+    apart: each stage in a process of its own, see above; start: begins such a stage
     """
     chosen = plan(stages, runs, only, from_, keep_stale)
     watcher.opened(chosen)
@@ -127,19 +148,21 @@ def run(
         for step in reversed(chosen.steps):
             if step.again:
                 clear(step, lambda step=step: watcher.waits([step.name]))
-        with contextlib.closing(_Run(chosen, jobs, keep_going, apart or jobs > 1, watcher)) as current:
+        with contextlib.closing(
+            _Run(chosen, jobs, keep_going, start if apart or jobs > 1 else None, watcher)
+        ) as current:
             return current.go()
     finally:
         watcher.closed()
 
 
 class _Run:
-    def __init__(self, chosen: Plan, jobs: int, keep_going: bool, apart: bool, watcher: Watcher) -> None:
+    def __init__(self, chosen: Plan, jobs: int, keep_going: bool, start: Starting | None, watcher: Watcher) -> None:
         self._waiting = {step.name: step for step in chosen.steps}
         self._order = list(self._waiting)
-        self._running: dict[str, Child] = {}
+        self._running: dict[str, AtWork] = {}
         self._outcomes: dict[str, Outcome] = {}
-        self._jobs, self._keep_going, self._apart, self._watcher = jobs, keep_going, apart, watcher
+        self._jobs, self._keep_going, self._start, self._watcher = jobs, keep_going, start, watcher
 
     def go(self) -> Report:
         told: list[str] = []
@@ -199,8 +222,8 @@ class _Run:
         resumed = step.is_begun()
         del self._waiting[step.name]
         self._watcher.started(step)
-        if self._apart:
-            self._running[step.name] = Child(step, needs, resumed, lock)
+        if self._start is not None:
+            self._running[step.name] = self._start(step, needs, resumed, lock)
             return True
         start = time.monotonic()
         try:

@@ -6,20 +6,23 @@ one, so those are filled by a single thread. An index without inverted lists is 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 
-from npda.datastore.format import INDEX_FILE, FileInfo, IndexInfo
+from npda.datastore.format import INDEX_FILE, FileInfo, IndexInfo, ShardInfo
 from npda.datastore.index.lists import emptied, inverted, nearest_list, open_mapped, streamable, write_merged
 from npda.datastore.index.recall import measure_recall
 from npda.datastore.index.search import IndexSearcher, set_threads
 from npda.datastore.index.spec import EXACT, IndexSpec
 from npda.datastore.index.train import train, turned
 from npda.datastore.shards import Entries, Shard
+from npda.datastore.workers import Workers
 from npda.io.files import atomic_write
 from npda.io.progress import stage, track
 
@@ -29,11 +32,18 @@ _BLOCK_ROWS = 65_536
 
 
 def build_index(
-    entries: Entries, spec: IndexSpec, asked: str, target: Path, parts: Path, progress: bool = True
+    entries: Entries,
+    spec: IndexSpec,
+    asked: str,
+    target: Path,
+    parts: Path,
+    progress: bool = True,
+    workers: Workers | None = None,
 ) -> IndexInfo:
     """Train and fill an index of all entries in the folder ``target``; parts: folder for what can be resumed"""
     if spec.factory == EXACT:
         return IndexInfo(asked=asked, factory=EXACT)
+    parts = _of_these(entries, parts)
     trained = parts / "trained.faiss"
     if not trained.is_file():
         with stage(f"training the index {spec.factory}", progress):
@@ -41,7 +51,7 @@ def build_index(
         with atomic_write(trained) as temporary:
             faiss.write_index(index, str(temporary))
     if streamable(open_mapped(trained)):
-        _merge(target, trained, [], entries.shards, parts, progress)
+        _merge(target, trained, [], entries.shards, parts, progress, workers)
     else:
         with stage("indexing", progress):
             _fill(target, faiss.read_index(str(trained)), entries)
@@ -57,6 +67,7 @@ def extend_index(
     added: Sequence[Shard],
     parts: Path,
     progress: bool = True,
+    workers: Workers | None = None,
 ) -> IndexInfo:
     """The index in the folder ``old`` with more shards, without adding the rest again.
 
@@ -64,8 +75,9 @@ def extend_index(
     """
     spec = IndexSpec(info.factory, info.nprobe, info.rerank)
     if not streamable(open_mapped(old / INDEX_FILE)):
-        return build_index(entries, spec, info.asked, target, parts, progress)
-    _merge(target, old / INDEX_FILE, [old / INDEX_FILE], added, parts, progress)
+        return build_index(entries, spec, info.asked, target, parts, progress, workers)
+    parts = _of_these(entries, parts)
+    _merge(target, old / INDEX_FILE, [old / INDEX_FILE], added, parts, progress, workers)
     with stage("measuring recall", progress):
         return describe(entries, spec, info.asked, target, info)
 
@@ -111,26 +123,63 @@ def searcher(entries: Entries, spec: IndexSpec, folder: Path) -> IndexSearcher:
 
 
 def _merge(
-    target: Path, trained: Path, old: Sequence[Path], added: Sequence[Shard], parts: Path, progress: bool
+    target: Path,
+    trained: Path,
+    old: Sequence[Path],
+    added: Sequence[Shard],
+    parts: Path,
+    progress: bool,
+    workers: Workers | None,
 ) -> None:
     """Lists of old files and of shards in one file. trained: any index file trained alike"""
-    files = list(old)
-    groups = list(_groups(added, PART_BYTES // (inverted(open_mapped(trained)).code_size + 8)))
-    for number, shards in enumerate(track(groups, "indexing", enabled=progress)):
-        path = parts / f"{number:05}.faiss"
-        files.append(path)
-        if path.is_file():
-            continue
-        index = emptied(open_mapped(trained))
-        set_threads()
-        nearest = nearest_list(inverted(index))
-        for shard in shards:
-            _add(index, shard, nearest)
-        with atomic_write(path) as temporary:
-            faiss.write_index(index, str(temporary))
+    most = PART_BYTES // (inverted(open_mapped(trained)).code_size + 8)
+    if workers is not None:  # a part for everyone
+        most = min(most, sum(shard.count for shard in added) // len(workers) + 1)
+    groups = [
+        PartTask(trained, parts / f"{group[0].info.name}-{group[-1].info.name}.faiss", tuple(map(_place, group)))
+        for group in _groups(added, most)
+    ]
+    made = ((task, _add_part(None, task)) for task in groups) if workers is None else workers.map(_add_part, groups)
+    for _ in track(made, "indexing", len(groups), enabled=progress):
+        pass
     target.mkdir(parents=True, exist_ok=True)
     with atomic_write(target / INDEX_FILE) as temporary:
-        write_merged(temporary, emptied(open_mapped(trained)), files)
+        write_merged(temporary, emptied(open_mapped(trained)), [*old, *(task.path for task in groups)])
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Shards whose keys are to be added to an empty index. trained: its file; path: where it goes; shards: their store,
+    what it says of them, and the width of their keys"""
+
+    trained: Path
+    path: Path
+    shards: tuple[tuple[Path, ShardInfo, int], ...]
+
+
+def _place(shard: Shard) -> tuple[Path, ShardInfo, int]:
+    return shard.folder.parents[1], shard.info, shard.dim
+
+
+def _add_part(_: Any, task: PartTask) -> None:
+    """Write a part, unless it is there."""
+    if task.path.is_file():
+        return
+    index = emptied(open_mapped(task.trained))
+    set_threads()
+    nearest = nearest_list(inverted(index))
+    for place in task.shards:
+        _add(index, Shard(*place), nearest)
+    with atomic_write(task.path) as temporary:
+        faiss.write_index(index, str(temporary))
+
+
+def _of_these(entries: Entries, parts: Path) -> Path:
+    """A folder for pieces of the index of these very entries: after a change of some, others would not fit."""
+    content = [(shard.info.name, shard.first, shard.info.files["keys.npy"].sha256) for shard in entries.shards]
+    folder = parts / hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _fill(target: Path, empty: Any, entries: Entries) -> None:

@@ -178,3 +178,22 @@ def _entries(index: Any, number: int, keep: Callable[[np.ndarray], np.ndarray] |
 def _tail(ivf: Any) -> bytes:
     """How the serialisation of an empty index ends: array lists, none of which has entries."""
     return b"ilar" + struct.pack("<QQ", ivf.nlist, ivf.code_size) + b"sprs" + struct.pack("<Q", 0)
+
+
+def within(index: Any, first: int, end: int) -> Any:
+    """The same index with the entries whose ids lie between ``first`` and ``end``, in memory; the given one is used up.
+
+    Entries keep their order, so that equal distances are met in the order of the whole index.
+    """
+    ivf = inverted(index)
+    lists: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)
+    for number in range(ivf.nlist):
+        ids, codes = _entries(index, number, lambda ids: (ids >= first) & (ids < end))
+        if len(ids):
+            codes, ids = np.ascontiguousarray(codes), np.ascontiguousarray(ids)
+            lists.add_entries(number, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
+    lists.this.disown()
+    count = sum(lists.list_size(number) for number in range(ivf.nlist))
+    ivf.replace_invlists(lists, True)
+    ivf.ntotal = index.ntotal = count
+    return index

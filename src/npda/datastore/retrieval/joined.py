@@ -42,6 +42,11 @@ class JoinedRetriever:
         return Neighbours(*(np.take_along_axis(column, order, axis=1) for column in (distances, values, ids)))
 
     @property
+    def left_out(self) -> int:
+        """Searches so far that had to do without a part of a store, see ``npda.cluster.search``."""
+        return sum(getattr(store, "left_out", 0) for store in self.stores)
+
+    @property
     def stores(self) -> list[Datastore]:
         return [retriever.store for retriever in self._retrievers]
 

@@ -175,6 +175,11 @@ class Overlaid:
         self.overlay = overlay.projected(store.projection) if store is not None else overlay
         self.first = store.info.next_id if store is not None else 0
 
+    @property
+    def left_out(self) -> int:
+        """Searches so far that had to do without a part of the store, see ``npda.cluster.search``."""
+        return getattr(self.base, "left_out", 0)
+
     def search(self, queries: np.ndarray, k: int) -> Neighbours:
         """queries: [n, state dim] float32"""
         if self.base is None:

@@ -1,0 +1,1 @@
+"""More than one machine: a Ray cluster builds, searches and runs stages. Extra ``npda[cluster]``."""
