@@ -176,10 +176,12 @@ class Translating:
         for recording, t in zip(recordings, translations, strict=True):
             if t is not None and t.retried == "no speech" and not self.quiet:
                 say(f"{recording.name}: there is no speech in it.")
-            nbest = t.alternatives if t and self.options.n_best > 1 else ()
-            records = tuple(asdict(replacement) for replacement in t.terms) if t else ()
-            told = (nbest, records, t.retried, t.stores) if t else ()
-            yield (Segment(0.0, t.duration, t.text, t.score, *told, partial=t.partial),) if t else ()
+            if t is None:
+                yield ()
+                continue
+            nbest = t.alternatives if self.options.n_best > 1 else ()
+            records = tuple(asdict(replacement) for replacement in t.terms)
+            yield (Segment(0.0, t.duration, t.text, t.score, nbest, records, t.retried, t.stores, partial=t.partial),)
 
     def _long(self, name: str, recording: AudioInput) -> Iterator[Segment]:
         """name: of the recording in the journal"""
