@@ -61,7 +61,8 @@ class Translation:
     retried: how it was found where a plain search did not end, see ``npda.decoding.retry``, or "no speech";
     stores: how much each datastore had to say, its mean weight by its name, if they are guarded;
     tokens: of the best hypothesis, before terms are put in, with those that the translation was begun with;
-    partial: part of a datastore did not answer and was left out, see ``npda.cluster.search``
+    partial: part of a datastore did not answer and was left out, see ``npda.cluster.search``;
+    log_prob: of the best hypothesis
     """
 
     text: str
@@ -74,6 +75,7 @@ class Translation:
     stores: tuple[tuple[str, float], ...] = ()
     tokens: tuple[int, ...] = ()
     partial: bool = False
+    log_prob: float = 0.0
 
     def __str__(self) -> str:
         return self.text
@@ -400,6 +402,7 @@ def _translation(item: Heard, found: Sequence[tuple[Hypothesis, Placed]], partia
         best.stores,
         best.tokens,
         partial,
+        best.log_prob,
     )
 
 
@@ -417,16 +420,10 @@ def segment(stretch: Stretch, translation: Translation, options: SearchOptions) 
         translation.retried,
         translation.stores,
         translation.tokens,
-        _avg_logprob(translation, options),
+        translation.log_prob / (len(translation.tokens) + 1),  # the end symbol counts
         (stretch.first, stretch.first + len(stretch.samples)),
         translation.partial,
     )
-
-
-def _avg_logprob(translation: Translation, options: SearchOptions) -> float:
-    """Of a token, the end symbol included: the score is the sum / length^α."""
-    length = len(translation.tokens) + 1
-    return translation.score * length**options.length_penalty / length
 
 
 def _batches(heard: Sequence[Heard | None]) -> list[list[int]]:

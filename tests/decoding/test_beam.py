@@ -3,6 +3,7 @@
 All of them write a token before they end. Random weights love loops: transformers does not stop them.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -136,6 +137,41 @@ def test_n_best_equals_the_plain_search(alpha, seed, stop_loops):
             expected = reference_search(model, alone, options)
         assert [list(h.tokens) for h in hypotheses] == [tokens for _, tokens in expected]
         assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+class Penalties:
+    """A fusion that changes nothing but how long translations are to be: sentence n has its own α, after some steps."""
+
+    def __init__(self, alphas, after: int = 0) -> None:
+        self.alphas, self.after, self.steps = alphas, after, 0
+
+    def apply(self, states, log_probs, prefixes, sentences):
+        self.steps += 1
+        return log_probs
+
+    def length_penalties(self, alphas, sentences):
+        return torch.tensor(self.alphas)[sentences] if self.steps > self.after else alphas
+
+
+def test_sentences_may_have_length_penalties_of_their_own():
+    model, alphas = tiny.backbone(3), [0.0, 1.5, 0.6]
+    _, memory = hear(model, [60, 85, 33])
+    options = SearchOptions(beam=4, max_length=12, n_best=4)
+    together = search(model, memory, model.prompt(), options, [Penalties(alphas)])
+    for row, alpha in enumerate(alphas):
+        alone = Memory(memory.states[row : row + 1], memory.mask[row : row + 1])
+        (expected,) = search(model, alone, model.prompt(), replace(options, length_penalty=alpha))
+        assert [h.tokens for h in together[row]] == [h.tokens for h in expected]
+        assert [h.score for h in together[row]] == pytest.approx([h.score for h in expected], abs=1e-5)
+
+
+def test_hypotheses_are_judged_by_the_last_length_penalty():
+    model = tiny.backbone(3)
+    _, memory = hear(model, [60])
+    options = SearchOptions(beam=4, length_penalty=0.0, max_length=12, n_best=4)
+    (found,) = search(model, memory, model.prompt(), options, [Penalties([1.5], after=4)])
+    assert [h.score for h in found] == pytest.approx([h.log_prob / (len(h.tokens) + h.ended) ** 1.5 for h in found])
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
 
 
 def test_a_hypothesis_does_not_depend_on_its_batch():

@@ -207,6 +207,31 @@ def test_a_search_tells_how_much_each_store_had_to_say():
         assert [weight for _, weight in best.stores] == pytest.approx(means.tolist(), abs=1e-4)
 
 
+def test_a_store_brings_its_length_penalty_as_far_as_it_is_open(two_stores):
+    """α + Σ o_s·(α_s − α), o_s the mean over steps of the mean over the sentence's hypotheses; worked out by hand."""
+    a, b, counter = two_stores
+    own = [GuardedStore(a, KnnOptions(3), length_penalty=1.4), GuardedStore(b, KnnOptions(2))]
+    fusion = GuardedFusion(own, counter)
+    random, opened = np.random.default_rng(4), {2: [], 5: []}
+    for step in range(3):
+        states = torch.from_numpy(random.normal(size=(5, 32))).float()
+        sentences = np.array([2, 2, 2, 5, 5])
+        if step == 2:
+            states, sentences = states[3:], sentences[3:]  # the other is decided
+        asked = Asked(states.numpy(), random.integers(0, 9, (len(states), step + 1)), sentences)
+        said = fusion.say(states, torch.log_softmax(torch.zeros(len(states), 30), 1), asked)
+        for sentence, means in opened.items():
+            if sentence in sentences:
+                means.append(said.opened[sentences == sentence, 0].mean())
+        asked_for = torch.from_numpy(np.unique(sentences))
+        found = fusion.length_penalties(torch.full((len(asked_for),), 0.6), asked_for)
+        expected = [0.6 + np.mean(opened[sentence]) * (1.4 - 0.6) for sentence in asked_for.tolist()]
+        assert found.tolist() == pytest.approx(expected, abs=1e-6)
+    assert 0.05 < np.mean(opened[5]) < 0.95
+    plain = GuardedFusion([GuardedStore(a, KnnOptions(3))], counter)
+    assert plain.length_penalties(torch.tensor([0.7]), torch.tensor([0])).tolist() == pytest.approx([0.7])
+
+
 def test_the_say_names_its_stores(two_stores):
     a, b, counter = two_stores
     fusion = GuardedFusion([GuardedStore(a, KnnOptions(3)), GuardedStore(b, KnnOptions(2))], counter)

@@ -45,7 +45,7 @@ def fusions(stores) -> list[Fusion]:
     near, far = Guard(slope=20.0, bias=-0.2), Guard(slope=5.0, bias=0.1)
     return [
         GuardedFusion([GuardedStore(stores[0], strong, near), GuardedStore(stores[1], slight, far)], stores[2]),
-        GuardedFusion([GuardedStore(stores[2], strong, far)], stores[0]),
+        GuardedFusion([GuardedStore(stores[2], strong, far, length_penalty=1.4)], stores[0]),
         KnnFusion(stores[1], strong),
     ]
 

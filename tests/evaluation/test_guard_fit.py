@@ -8,9 +8,15 @@ import tiny_store
 
 from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
+from npda.decoding.knn.fusion import EndVotes
 from npda.decoding.knn.guard import MEMORY, nearness
+from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
 from npda.evaluation.devset import DevSet
+from npda.evaluation.faults import StoreText
+from npda.evaluation.tuning.climb import Space
 from npda.evaluation.tuning.guard import OPEN, Guarding, evidence_along, fit_guard, smoothed
+from npda.evaluation.tuning.objective import Outcome
+from npda.evaluation.tuning.search import tune
 
 
 def flat(*values: float) -> list[np.ndarray]:
@@ -77,13 +83,26 @@ def test_smoothing_word_for_word():
     assert smoothed(np.array(near, np.float32)).tolist() == pytest.approx(expected)
 
 
-def test_a_length_penalty_that_spoils_general_sentences_is_not_tried(tmp_path):
-    class General:
-        references = ("der Boden ist kalt", "die Küche ist schön")
-
-        def translations(self, search: SearchOptions) -> list[str]:
-            return ["der Boden ist ist"] * 2 if search.length_penalty == 1.0 else list(self.references)
-
-    store = Datastore.build(tiny_store.backbone(), tiny_store.pairs(5), tmp_path / "store")
-    guarding = Guarding(store, store, General(), SearchOptions())  # pyright: ignore[reportArgumentType]
-    assert guarding.harmless((0.6, 1.0, 1.4)) == (0.6, 1.4)
+def test_what_is_chosen_goes_behind_the_gate_and_the_search_stays(tmp_path):
+    model, counter_text = tiny_store.backbone(), tiny_store.pairs(12, seed=4)
+    store = Datastore.build(model, tiny_store.pairs(30), tmp_path / "store")
+    counter = Datastore.build(model, counter_text, tmp_path / "counter")
+    general, dev = DevSet(model, tiny_store.pairs(5, seed=7), "text"), tiny_store.pairs(5, seed=1)
+    search = SearchOptions(beam=2, max_length=12)
+    guarding = Guarding(store, counter, general, search)
+    space = Space(length_penalties=(0.6, 1.4))
+    tuning = tune(model, store, dev, "text", search, 4, space, progress=False, guarding=guarding)
+    assert tuning.tuned_search == search
+    assert {decoded.setting.length_penalty for decoded in tuning.decoded} == {0.6, 1.4}
+    text = StoreText.of(store)
+    for decoded in tuning.decoded:
+        setting = decoded.setting
+        alone = GuardedStore(
+            store,
+            setting.knn,
+            guarding.found.guard,
+            EndVotes(model.target.eos, setting.end_weight),
+            length_penalty=setting.length_penalty,
+        )
+        found = DevSet(model, dev, "text").translations(search, [GuardedFusion([alone], counter)])
+        assert decoded.outcome == Outcome.of(found, [pair.tgt_text for pair in dev], text)

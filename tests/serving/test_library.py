@@ -74,7 +74,7 @@ def test_what_a_request_chooses_comes_before_what_was_tuned(translator: Translat
     with library.held(translator, "mini", "auto") as held:
         fusion = held.fusion(translator, Way("mini", chosen=Chosen(k=3, temperature=5.0)))
         assert isinstance(fusion, GuardedFusion)
-        assert str(fusion).startswith("k:3|λ:0.7|T:5|end:0|guard:")
+        assert str(fusion).startswith("k:3|λ:0.7|T:5|end:0|α:1|guard:")
         assert held.options(Way("mini")).length_penalty == 1.0
 
 

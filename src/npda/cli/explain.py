@@ -92,7 +92,7 @@ def explain(
     from npda.translator import Translator
 
     stores = open_stores(store)  # first, since a model takes its time to load
-    chosen = Chosen(k, lambda_, temperature, adaptive)
+    chosen = Chosen(k, lambda_, temperature, adaptive, length_penalty=length_penalty)
     progress = shows_progress(quiet, verbose, json)
     with loading(model, progress):
         translator = Translator.from_pretrained(model, source_language, device=device, precision=precision)

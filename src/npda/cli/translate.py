@@ -164,7 +164,7 @@ def translate(
             stores = held.enter_context(spread(stores, ray, SearchOnCluster(parts, part_replicas, partial)))
         given = {} if length_penalty is None else {"length_penalty": length_penalty}
         options = tuned_search(stores, beam=beam, max_length=max_length, n_best=n_best, **given)
-        chosen = Chosen(k, lambda_, temperature, adaptive)
+        chosen = Chosen(k, lambda_, temperature, adaptive, length_penalty=length_penalty)
         fusions = [translator.steered_by(stores, language, chosen, not unguarded)] if stores else []
         opened = translator.terms(terms or (), language, attentive)
         translator.backbone.prompt(language)  # an unknown language is found out before anything is written

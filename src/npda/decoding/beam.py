@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from npda.decoding.candidates import best
-from npda.decoding.fusion import Fusion, WeighingFusion, begin, new_search
+from npda.decoding.fusion import Fusion, WeighingFusion, begin, length_penalties, new_search
 from npda.decoding.loops import ends_in_loop, first_loop
 from npda.io import limits
 from npda.models.backbone import Backbone, Memory
@@ -92,7 +92,7 @@ def search(
     # All beams start alike: only the first may branch.
     live = torch.full((batch, beam), _NEVER, device=device)
     live[:, 0] = 0.0
-    finished = _Finished(batch, beam, limit, backbone.target.pad, device)
+    finished = _Finished(batch, beam, limit, backbone.target.pad, options.length_penalty, device)
     rules = _Rules(backbone, device)
     sentences = torch.arange(batch, device=device)  # which sentence of the batch each row of the search is
     for fusion in fusions:
@@ -106,6 +106,8 @@ def search(
         for finish_fusion in finish:
             log_probs = finish_fusion(log_probs)
         rules.of_search(log_probs, begun + length)
+        own = torch.full_like(live[:, 0], options.length_penalty)
+        finished.judge_by(length_penalties(fusions, own, sentences), sentences)
 
         # Twice the beam: even if `beam` of the candidates end here, as many go on.
         width = min(2 * beam, log_probs.shape[1])
@@ -118,7 +120,7 @@ def search(
         # Only what ends among the best `beam` is finished; at the limit everything is.
         done = ends | (length == limit)
         closing = torch.where(done, candidates, _NEVER)[:, :beam]
-        finished.add(sentences, grown[:, :beam, prompted:], closing, length, options.length_penalty)
+        finished.add(sentences, grown[:, :beam, prompted:], closing, length)
         live, order = torch.where(ends, _NEVER, candidates).topk(beam, dim=1)
         parents, prefixes = parents.gather(1, order), _pick(grown, order)
 
@@ -131,11 +133,10 @@ def search(
                 written[:, :, begun:],
                 live.masked_fill(~lost[:, None], _NEVER),
                 length,
-                options.length_penalty,
             )
             live = going_on
 
-        undecided = finished.could_change(sentences, live.amax(dim=1), length, options.length_penalty)
+        undecided = finished.could_change(sentences, live.amax(dim=1), length)
         if length == limit or not bool(undecided.any()):
             break
         stream.reorder((parents + torch.arange(len(sentences), device=device)[:, None] * beam).flatten())
@@ -212,52 +213,56 @@ def _pick(rows: Tensor, index: Tensor) -> Tensor:
 
 
 class _Finished:
-    """The best ``beam`` finished hypotheses of every sentence, best first."""
+    """The best ``beam`` finished hypotheses of every sentence, best first: by log p / length^α, α of the sentence."""
 
-    def __init__(self, batch: int, beam: int, limit: int, pad: int, device: torch.device) -> None:
-        self._scores = torch.full((batch, beam), _NEVER, device=device)
+    def __init__(self, batch: int, beam: int, limit: int, pad: int, alpha: float, device: torch.device) -> None:
+        self._alphas = torch.full((batch,), alpha, device=device)
         self._log_probs = torch.full((batch, beam), _NEVER, device=device)
-        self._lengths = torch.zeros(batch, beam, dtype=torch.long, device=device)
+        self._lengths = torch.ones(batch, beam, dtype=torch.long, device=device)
         self._tokens = torch.full((batch, beam, limit), pad, device=device)
 
-    def add(self, sentences: Tensor, tokens: Tensor, log_probs: Tensor, length: int, alpha: float) -> None:
+    def judge_by(self, alphas: Tensor, sentences: Tensor) -> None:
+        """From now on these sentences have other length penalties. alphas, sentences: [live]"""
+        self._alphas[sentences] = alphas.to(self._alphas)
+
+    def add(self, sentences: Tensor, tokens: Tensor, log_probs: Tensor, length: int) -> None:
         """Merge what ends now. tokens: [live, beam, length]; log_probs: [live, beam], very low where nothing ends"""
         if not bool((log_probs > _NEVER / 2).any()):
             return
         beam = log_probs.shape[1]
-        scores = torch.where(log_probs > _NEVER / 2, log_probs / length**alpha, _NEVER)
         padded = self._tokens.new_full((*tokens.shape[:2], self._tokens.shape[2]), 0)
         padded[:, :, :length] = tokens
-        merged = torch.cat([self._scores[sentences], scores], dim=1)
-        best, order = merged.topk(beam, dim=1)
-        self._scores[sentences] = best
-        self._log_probs[sentences] = torch.cat([self._log_probs[sentences], log_probs], dim=1).gather(1, order)
-        lengths = torch.full_like(order, length)[:, :beam]
-        self._lengths[sentences] = torch.cat([self._lengths[sentences], lengths], dim=1).gather(1, order)
+        log_probs = torch.cat([self._log_probs[sentences], log_probs], dim=1)
+        lengths = torch.cat([self._lengths[sentences], torch.full_like(log_probs[:, beam:], length).long()], dim=1)
+        order = _scores(log_probs, lengths, self._alphas[sentences]).topk(beam, dim=1).indices
+        self._log_probs[sentences] = log_probs.gather(1, order)
+        self._lengths[sentences] = lengths.gather(1, order)
         self._tokens[sentences] = _pick(torch.cat([self._tokens[sentences], padded], dim=1), order)
 
     def nothing(self, sentences: Tensor) -> Tensor:
         """Whether a sentence has no finished hypothesis at all. → [live] bool"""
-        return self._scores[sentences, 0] < _NEVER / 2
+        return self._log_probs[sentences].amax(dim=1) < _NEVER / 2
 
-    def could_change(self, sentences: Tensor, best_live: Tensor, length: int, alpha: float) -> Tensor:
+    def could_change(self, sentences: Tensor, best_live: Tensor, length: int) -> Tensor:
         """Whether a live hypothesis may still enter. best_live: [live] log-probabilities → [live] bool
 
         As transformers and fairseq do, a live hypothesis is judged at its present length. Greedy search ends with
         the first end symbol. Nothing comes of a sentence whose live hypotheses all loop.
         """
-        scores = self._scores[sentences]
-        full, alive = scores[:, -1] > _NEVER / 2, best_live > _NEVER / 2
+        alphas = self._alphas[sentences]
+        scores = _scores(self._log_probs[sentences], self._lengths[sentences], alphas)
+        full, alive = (scores > _NEVER / 2).all(dim=1), best_live > _NEVER / 2
         if scores.shape[1] == 1:
             return ~full & alive
-        return (~full | (best_live / length**alpha > scores[:, -1])) & alive
+        return (~full | (best_live / length**alphas > scores.amin(dim=1))) & alive
 
     def hypotheses(self, eos: int) -> list[list[Hypothesis]]:
+        scores, order = _scores(self._log_probs, self._lengths, self._alphas).sort(dim=1, descending=True, stable=True)
         rows = zip(
-            self._tokens.tolist(),
-            self._lengths.tolist(),
-            self._scores.tolist(),
-            self._log_probs.tolist(),
+            _pick(self._tokens, order).tolist(),
+            self._lengths.gather(1, order).tolist(),
+            scores.tolist(),
+            self._log_probs.gather(1, order).tolist(),
             strict=True,
         )
         return [
@@ -268,3 +273,8 @@ class _Finished:
             ]
             for tokens, lengths, scores, log_probs in rows
         ]
+
+
+def _scores(log_probs: Tensor, lengths: Tensor, alphas: Tensor) -> Tensor:
+    """log p / length^α. log_probs, lengths: [sentences, n]; alphas: [sentences] → [sentences, n]"""
+    return torch.where(log_probs > _NEVER / 2, log_probs / lengths ** alphas[:, None], _NEVER)

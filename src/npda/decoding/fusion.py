@@ -51,6 +51,18 @@ class WeighingFusion(Fusion, Protocol):
 
 
 @runtime_checkable
+class LengthFusion(Fusion, Protocol):
+    """A fusion that has its own idea of how long translations are."""
+
+    def length_penalties(self, alphas: Tensor, sentences: Tensor) -> Tensor:
+        """The length penalties of sentences after this step, which may differ from those of the step before.
+
+        alphas: [n] of the search; sentences: [n], of those searched for together → [n]
+        """
+        ...
+
+
+@runtime_checkable
 class RememberingFusion(Fusion, Protocol):
     """A fusion that remembers something from step to step of a search."""
 
@@ -72,6 +84,14 @@ def new_search(fusion: Fusion) -> None:
     """Tell any fusion that a search begins."""
     if isinstance(fusion, RememberingFusion):
         fusion.new_search()
+
+
+def length_penalties(fusions: Sequence[Fusion], alphas: Tensor, sentences: Tensor) -> Tensor:
+    """By which the hypotheses of these sentences are to be judged. alphas: [n] of the search; sentences: [n] → [n]"""
+    for fusion in fusions:
+        if isinstance(fusion, LengthFusion):
+            alphas = fusion.length_penalties(alphas, sentences)
+    return alphas
 
 
 def of_sentences(fusions: Sequence[Fusion], sentences: Sequence[int]) -> list[Fusion]:

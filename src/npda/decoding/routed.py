@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from npda.decoding.fusion import Finish, Fusion, WeighingFusion, begin, new_search
+from npda.decoding.fusion import Finish, Fusion, WeighingFusion, begin, length_penalties, new_search
 
 
 class RoutedFusion:
@@ -63,6 +63,13 @@ class RoutedFusion:
             return steered
 
         return finish
+
+    def length_penalties(self, alphas: Tensor, sentences: Tensor) -> Tensor:
+        routes, alphas = self._route[sentences.cpu().numpy()], alphas.clone()
+        for route in np.unique(routes[routes >= 0]).tolist():
+            rows = torch.from_numpy(np.flatnonzero(routes == route)).to(alphas.device)
+            alphas[rows] = length_penalties([self.fusions[route]], alphas[rows], sentences[rows])
+        return alphas
 
     def weights(self, prefix: np.ndarray, sentence: int) -> dict[str, float]:
         route = self.routes[sentence]

@@ -93,8 +93,11 @@ class HeldStores:
     def options(self, way: Way) -> SearchOptions:
         if way.options is not None:
             return way.options
-        tuned = [m.version.tuned for m in self._speaking(way) if m.version is not None and m.version.tuned is not None]
-        return SearchOptions(length_penalty=tuned[0].length_penalty) if tuned else SearchOptions()
+        tuned = [m.version for m in self._speaking(way) if m.version is not None and m.version.tuned is not None]
+        if not tuned or tuned[0].guard is not None:  # a store behind a gate brings its length penalty itself
+            return SearchOptions()
+        assert tuned[0].tuned is not None
+        return SearchOptions(length_penalty=tuned[0].tuned.length_penalty)
 
     def release(self) -> None:
         """Let go; nothing happens the second time."""
@@ -144,12 +147,13 @@ def _guarded(member: Member, chosen: Chosen, scale: float, eos: int) -> GuardedS
     end_weight = tuned.end_weight if tuned is not None else 0.0
     combiner = _combiner(chosen, version, tuned.options if tuned is not None else untuned(scale))
     end_votes = EndVotes(eos, end_weight) if end_weight < 1 else None
+    own = tuned.length_penalty if tuned is not None and chosen.length_penalty is None else None
     if overlay is None:
         assert version is not None
-        return GuardedStore(version.store, combiner, guard, end_votes)
+        return GuardedStore(version.store, combiner, guard, end_votes, length_penalty=own)
     retriever = Overlaid(member.name, version.store if version is not None else None, overlay)
     exact = Exact(exact_within(scale), first=retriever.first)
-    return GuardedStore(retriever, combiner, guard, end_votes, exact)
+    return GuardedStore(retriever, combiner, guard, end_votes, exact, own)
 
 
 def _combiner(chosen: Chosen, version: Version | None, options: KnnOptions) -> Combiner:

@@ -94,6 +94,32 @@ class RecentNearness:
         return (self._sums / (self._steps + 1)[:, None]).astype(np.float32)
 
 
+class Openness:
+    """How far the gates have been open in each sentence: the mean over its hypotheses, and over the steps so far."""
+
+    def __init__(self, stores: int) -> None:
+        self._stores = stores
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget an earlier search."""
+        self._sums, self._steps = np.zeros((0, self._stores)), np.zeros(0)
+
+    def add(self, opened: np.ndarray, sentences: np.ndarray) -> None:
+        """opened: [rows, stores] of one step; sentences: [rows]"""
+        present, rows = np.unique(sentences, return_counts=True)
+        if (missing := present[-1] + 1 - len(self._steps)) > 0:
+            self._sums = np.pad(self._sums, ((0, missing), (0, 0)))
+            self._steps = np.pad(self._steps, (0, missing))
+        means = np.stack([np.bincount(sentences, column)[present] for column in opened.T], axis=1) / rows[:, None]
+        self._sums[present] += means
+        self._steps[present] += 1
+
+    def mean(self, sentences: np.ndarray) -> np.ndarray:
+        """sentences: [n], all of which have been added → [n, stores]"""
+        return self._sums[sentences] / self._steps[sentences, None]
+
+
 class Said:
     """The mean of something along every hypothesis, to be asked for when the search is over."""
 

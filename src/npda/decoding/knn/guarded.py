@@ -15,22 +15,28 @@ from npda.decoding.fusion import Beginnings, Finish
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.exact import Exact
 from npda.decoding.knn.fusion import Asked, EndVotes, Say, begin_say, distinct_rows, end_signature, weigh
-from npda.decoding.knn.guard import Guard, RecentNearness, Said, nearness, shares
+from npda.decoding.knn.guard import Guard, Openness, RecentNearness, Said, nearness, shares
 
 
 @dataclass(frozen=True)
 class GuardedStore:
-    """A store with what it was tuned to. end_votes: by default as the paper's; exact: keys that decide once met"""
+    """A store with what it was tuned to.
+
+    end_votes: by default as the paper's; exact: keys that decide once met; length_penalty: of what it is open for, by
+    default that of the search
+    """
 
     retriever: Retriever
     combiner: Combiner
     guard: Guard = field(default_factory=Guard)
     end_votes: EndVotes | None = None
     exact: Exact | None = None
+    length_penalty: float | None = None
 
     def __str__(self) -> str:
         exact = f"|{self.exact}" if self.exact else ""
-        return f"{self.combiner}{end_signature(self.end_votes)}|{self.guard}{exact}"
+        length = "" if self.length_penalty is None else f"|α:{self.length_penalty:g}"
+        return f"{self.combiner}{end_signature(self.end_votes)}{length}|{self.guard}{exact}"
 
 
 class GuardedFusion:
@@ -48,6 +54,7 @@ class GuardedFusion:
         self.counter = counter
         self._evidence = RecentNearness(len(self.stores))
         self._said = Said(len(self.stores))
+        self._open = Openness(len(self.stores))
         self._begins = Beginnings()
 
     def __str__(self) -> str:
@@ -76,11 +83,13 @@ class GuardedFusion:
         if self._begins(asked.prefixes.shape[1]):
             self._evidence.begin()
             self._said.begin()
+            self._open.begin()
         found, counter = self._find(asked)
         near = np.stack([nearness(n.distances[:, 0], counter.distances[:, 0]) for n in found], axis=1)
         evidence = self._evidence.add(near, asked.prefixes, asked.sentences)
         logits = [store.guard.logit(evidence[:, place]) for place, store in enumerate(self.stores)]
         opened = shares(np.stack(logits, axis=1))
+        self._open.add(opened, asked.sentences)
         weights, values, lambdas = [], [], []
         for store, n, share in zip(self.stores, found, opened.T, strict=True):
             w, tokens, lambda_ = weigh(store.combiner, store.end_votes, states, log_probs, n)
@@ -101,6 +110,15 @@ class GuardedFusion:
             stores=np.repeat(np.arange(len(found)), [n.ids.shape[1] for n in found]),
             opened=opened,
         )
+
+    def length_penalties(self, alphas: Tensor, sentences: Tensor) -> Tensor:
+        """α + Σ_s o_s·(α_s − α), with o_s how far the gate of store s has been open in the sentence, on average."""
+        wanted = [store.length_penalty for store in self.stores]
+        if self.is_inactive or all(own is None for own in wanted):
+            return alphas
+        opened = torch.from_numpy(self._open.mean(sentences.cpu().numpy())).to(alphas)
+        towards = torch.stack([torch.full_like(alphas, own) if own is not None else alphas for own in wanted], dim=1)
+        return alphas + (opened * (towards - alphas[:, None])).sum(dim=1)
 
     def weights(self, prefix: np.ndarray, sentence: int) -> dict[str, float]:
         """How much each store had to say in a hypothesis of the last search: its mean weight, w_s·λ_s, by its name.

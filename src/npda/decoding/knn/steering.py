@@ -13,7 +13,7 @@ from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
 from npda.decoding.knn.tuned import load_tuned_record, tuned_combiner
-from npda.decoding.knn.tuned_guard import tuned_guard
+from npda.decoding.knn.tuned_guard import load_guard, tuned_guard
 from npda.models.backbone import Backbone
 
 
@@ -26,6 +26,7 @@ class Chosen:
     temperature: float | None = None
     adaptive: bool = False
     combiner: Combiner | None = None
+    length_penalty: float | None = None
 
     def __post_init__(self) -> None:
         others = (self.k, self.lambda_, self.temperature)
@@ -54,7 +55,10 @@ def steer(
 
 def guarded_store(backbone: Backbone, store: Datastore, counter: Datastore, chosen: Chosen = Chosen()) -> GuardedStore:
     """A store behind its gate, with what it was tuned to."""
-    return GuardedStore(store, chosen.combiner_of(store), tuned_guard(store, counter), end_votes(backbone, store))
+    tuned = load_tuned_record(store)
+    own = tuned.length_penalty if tuned is not None and chosen.length_penalty is None else None
+    guard, ends = tuned_guard(store, counter), end_votes(backbone, store)
+    return GuardedStore(store, chosen.combiner_of(store), guard, ends, length_penalty=own)
 
 
 def end_votes(backbone: Backbone, store: Datastore) -> EndVotes | None:
@@ -64,6 +68,11 @@ def end_votes(backbone: Backbone, store: Datastore) -> EndVotes | None:
 
 
 def tuned_search(stores: Sequence[Datastore], **options: Any) -> SearchOptions:
-    """How to search with stores: with the length penalty that the first was tuned with, unless the options name one."""
+    """How to search with stores: with the length penalty that the first was tuned with, unless the options name one.
+
+    Stores behind gates bring their own, which hold as far as the gates are open: then the search is the usual one.
+    """
     tuned = load_tuned_record(stores[0]) if stores and "length_penalty" not in options else None
-    return SearchOptions(**({"length_penalty": tuned.length_penalty} if tuned else {}), **options)
+    if tuned is None or load_guard(stores[0]) is not None:
+        return SearchOptions(**options)
+    return SearchOptions(length_penalty=tuned.length_penalty, **options)

@@ -86,7 +86,7 @@ def tune_learned(
             display.update(task, description=f"adaptive: fold {number} of {folds}")
             others = observed.part(~torch.isin(observed.sentences, torch.from_numpy(fold)))
             combiner, _ = learn_combiner(others, tuning.best.temperature)
-            fusion = fuse(retriever, combiner, tuning.end_weight)
+            fusion = fuse(retriever, combiner, tuning.setting)
             part = devset.part(fold.tolist())
             for place, text in zip(fold, part.translations(tuning.tuned_search, [fusion], advance), strict=True):
                 texts[place] = text

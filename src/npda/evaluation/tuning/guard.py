@@ -31,7 +31,7 @@ from npda.decoding.knn.tuned_guard import FittedGuard, Price
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import compare
 from npda.evaluation.tuning.likelihood import forced
-from npda.evaluation.tuning.objective import Outcome, Setting
+from npda.evaluation.tuning.objective import Setting
 from npda.models.backbone import Backbone
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,6 @@ OPEN = 0.93  # how far the gate is open at the mean evidence of a domain's sente
 TEXT_SHARE = 0.6  # of the evidence on text that is left on speech
 _OFF_CENTRE = 1 / 6  # of the gap between the means, by which the gate may turn nearer to one of them
 _DOUBT = 0.04  # of the gap, by which the store has to be nearer: in doubt the model decides
-_NO_HARM = 0.2  # points of BLEU and chrF, on average, that are no loss on a few hundred sentences
 _FLATTEST, _STEEPEST = 2.0, 60.0
 
 
@@ -89,28 +88,16 @@ class Guarding:
         self._found = found = fit_guard(ours, theirs, self.general.way)
         return found
 
-    def harmless(self, length_penalties: Sequence[float]) -> tuple[float, ...]:
-        """Those with which the model alone translates general sentences as well, as one search has to do for all."""
-        references = self.general.references
-        alone = Outcome.of(self.general_alone, references).mean
-
-        def value(length_penalty: float) -> float:
-            search = replace(self.search, length_penalty=length_penalty)
-            return Outcome.of(self.general.translations(search), references).mean
-
-        return tuple(penalty for penalty in length_penalties if value(penalty) >= alone - _NO_HARM)
-
-    def fuse(self, retriever: Retriever, combiner: Combiner, end_weight: float = 1.0) -> Fusion:
-        """The store behind its gate. end_weight: of its votes for the end"""
-        return behind(self.found.guard, self._answers, self.general.backbone)(retriever, combiner, end_weight)
+    def fuse(self, retriever: Retriever, combiner: Combiner, setting: Setting) -> Fusion:
+        """The store behind its gate: a ``Fuse`` of tuning."""
+        return behind(self.found.guard, self._answers, self.general.backbone)(retriever, combiner, setting)
 
     def price(self, setting: Setting, combiner: Combiner | None = None) -> Price:
         """What the store costs when it is left on, by paired bootstrap over the general sentences.
 
         combiner: instead of the setting's own k, λ and T
         """
-        search = replace(self.search, length_penalty=setting.length_penalty)
-        texts = self.general.translations(search, [self.fuse(self.store, combiner or setting.knn, setting.end_weight)])
+        texts = self.general.translations(self.search, [self.fuse(self.store, combiner or setting.knn, setting)])
         return price_of(texts, self.general_alone, self.general)
 
     def fitted(self, price: Price | None) -> FittedGuard:
@@ -160,13 +147,13 @@ def read_sentences(path: Path) -> Sequence[Utterance] | Sequence[Pair]:
     return read_manifest(path) if is_manifest(path) else read_pairs(path)
 
 
-def behind(guard: Guard, counter: Retriever, backbone: Backbone) -> Callable[[Retriever, Combiner, float], Fusion]:
+def behind(guard: Guard, counter: Retriever, backbone: Backbone) -> Callable[[Retriever, Combiner, Setting], Fusion]:
     """Neighbours of one store behind its gate: a ``Fuse`` of tuning."""
 
-    def fuse(retriever: Retriever, combiner: Combiner, end_weight: float) -> GuardedFusion:
-        return GuardedFusion(
-            [GuardedStore(retriever, combiner, guard, EndVotes(backbone.target.eos, end_weight))], counter
-        )
+    def fuse(retriever: Retriever, combiner: Combiner, setting: Setting) -> GuardedFusion:
+        ends = EndVotes(backbone.target.eos, setting.end_weight)
+        store = GuardedStore(retriever, combiner, guard, ends, length_penalty=setting.length_penalty)
+        return GuardedFusion([store], counter)
 
     return fuse
 

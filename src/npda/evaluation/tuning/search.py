@@ -40,8 +40,8 @@ USUAL_SCALE = 100.0
 _FAR = 8.0  # times smaller or larger than that, and the temperatures are scaled
 _KNOWN = 0.5  # share of dev states that may be keys of the store
 
-# How neighbours and the model come together: a store, whose share each neighbour gets, the weight of end votes.
-Fuse = Callable[[Retriever, Combiner, float], Fusion]
+# How neighbours and the model come together: a store, whose share each neighbour gets, and what else was chosen.
+Fuse = Callable[[Retriever, Combiner, Setting], Fusion]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ class Tuning:
     best: λ is 0 if no point was better than the model alone; length_penalty, end_weight: that go with it, see
     ``Setting``; outcome, base: on dev, with the best setting and without a store; value, base_value: what they were
     compared by, the former smoothed over the λ beside it; points: of the whole grid, k by k, λ by λ, T by T; decoded:
-    in the order of the search; way: "speech" or "text"; search: as it was given; scale: median squared distance to the
-    8th neighbour; factor: of the paper's temperatures; skipped: sentences the model has no room for
+    in the order of the search; way: "speech" or "text"; search: as it was given; guarded: whether the store is behind
+    a gate; scale: median squared distance to the 8th neighbour; factor: of the paper's temperatures; skipped:
+    sentences the model has no room for
     """
 
     best: KnnOptions
@@ -67,6 +68,7 @@ class Tuning:
     decoded: tuple[Decoded, ...]
     way: Way
     search: SearchOptions
+    guarded: bool
     scale: float
     factor: float
     sentences: int
@@ -79,8 +81,8 @@ class Tuning:
 
     @property
     def tuned_search(self) -> SearchOptions:
-        """The search that goes with the best point."""
-        return replace(self.search, length_penalty=self.length_penalty)
+        """The search that goes with the best point. A store behind a gate brings its length penalty itself."""
+        return self.search if self.guarded else replace(self.search, length_penalty=self.length_penalty)
 
     @property
     def bleu(self) -> float:
@@ -124,7 +126,7 @@ class Tuning:
 def plain(backbone: Backbone) -> Fuse:
     """The paper's mixture, without a guard."""
     end = backbone.target.eos
-    return lambda retriever, combiner, end_weight: KnnFusion(retriever, combiner, EndVotes(end, end_weight))
+    return lambda retriever, combiner, setting: KnnFusion(retriever, combiner, EndVotes(end, setting.end_weight))
 
 
 def tune(
@@ -166,15 +168,16 @@ def tune(
 
         def decode(setting: Setting | None) -> Outcome:
             display.update(task, description=f"tuning: {setting or 'model alone'}")
-            search = replace(options, length_penalty=setting.length_penalty) if setting else options
-            fusions = [fuse(remembering, setting.knn, setting.end_weight)] if setting else []
+            fusions = [fuse(remembering, setting.knn, setting)] if setting else []
+            search = options
+            if setting is not None and guarding is None:
+                search = replace(options, length_penalty=setting.length_penalty)
             return Outcome.of(devset.translations(search, fusions, advance), devset.references, text)
 
         base = decode(None)
         if guarding is not None:
             display.update(task, description="tuning: the gate")
             guarding.fit(devset, remembering, favourite(points), options)
-            space = replace(space, length_penalties=guarding.harmless(space.length_penalties))
         climb = Climb(evidence, points, replace(space, grid=grid), base, decode, decodes)
         # Behind a gate the end is the model's: a key at the end of another sentence says little about this one.
         end_weight = 1.0 if guarding is None else 0.0
@@ -197,6 +200,7 @@ def tune(
         decoded=climb.listed(),
         way=way,
         search=options,
+        guarded=guarding is not None,
         scale=evidence.scale,
         factor=factor,
         sentences=len(devset),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -132,12 +132,11 @@ def translate(directory: Path, needed: Mapping[str, Path], log: StageLog, task: 
     """The tests: hypotheses and references as text, BLEU in result.json."""
     translator = _translator(needed, task)
     fusions, figures = _fusions(directory, translator, needed, task)
-    search = _search(needed, task)
     result: dict[str, Any] = {"bleu": {}, "seconds": {}}
     for corpus, stage in task.tests.items():
         test = read_manifest(corpora.tested(needed[stage]))
         start = time.process_time()
-        found = translator.translate_all((u.audio for u in test), search, task.language, fusions)
+        found = translator.translate_all((u.audio for u in test), task.search, task.language, fusions)
         texts = [str(translation) for translation in found]
         references = [u.tgt_text for u in test]
         score = bleu(texts, references)
@@ -251,20 +250,14 @@ def _guarding(translator: Translator, store: Datastore, needed: Mapping[str, Pat
 
 def _guarded(translator: Translator, store: Datastore, needed: Mapping[str, Path], task: Task) -> Fusion:
     guard = Guard(**json.loads((needed[task.tuning] / "guard.json").read_text(encoding="utf-8")))
-    ends = EndVotes(translator.backbone.target.eos, _chosen(needed[task.tuning])["end_weight"])
-    combined = GuardedStore(store, _tuned(needed[task.tuning]), guard, ends)
+    chosen = _chosen(needed[task.tuning])
+    ends = EndVotes(translator.backbone.target.eos, chosen["end_weight"])
+    combined = GuardedStore(store, _tuned(needed[task.tuning]), guard, ends, length_penalty=chosen["length_penalty"])
     return GuardedFusion([combined], _counter(translator, needed, task))
 
 
 def _counter(translator: Translator, needed: Mapping[str, Path], task: Task) -> Datastore:
     return Datastore.open(needed[task.counter] / COUNTER / "store", translator.backbone)
-
-
-def _search(needed: Mapping[str, Path], task: Task) -> SearchOptions:
-    """The recipe's; a guarded store goes with the length penalty it was tuned with."""
-    if not task.counter:
-        return task.search
-    return replace(task.search, length_penalty=_chosen(needed[task.tuning])["length_penalty"])
 
 
 def _frames_kept(translator: Translator | Cascade, test: Sequence[Utterance]) -> dict[str, float]:
