@@ -157,7 +157,10 @@ Beam = Annotated[int, typer.Option(min=1, max=256, help="Beam size; 1 is greedy 
 LengthPenalty = Annotated[float, typer.Option(help="α in score / length^α.")]
 TunedLengthPenalty = Annotated[
     float | None,
-    typer.Option("--length-penalty", help="α in score / length^α, for all that is said [default: as the stores were tuned, 0.6 without them]."),
+    typer.Option(
+        "--length-penalty",
+        help="α in score / length^α, for all that is said [default: as stores were tuned, else 0.6].",
+    ),
 ]
 MaxLength = Annotated[int, typer.Option(min=1, help="Longest translation, in tokens.")]
 Decodes = Annotated[int, typer.Option(min=1, help="Number of settings that tuning tries out by decoding.")]
