@@ -107,14 +107,14 @@ def _again(searched: Searched, rows: Sequence[int], wanted: Mapping[int, Wishes]
     for place, (best,) in zip(places, found, strict=True):
         if is_usable(searched.backbone, best, options):
             fulfilled = sum(any(contains(best.tokens, way) for way in ways) for ways in wanted[place])
-            better[place] = _without_bonus(best, fulfilled * BONUS, searched)
+            better[place] = _without_bonus(best, fulfilled * BONUS)
     return better
 
 
-def _without_bonus(hypothesis: Hypothesis, bonus: float, searched: Searched) -> Hypothesis:
-    length = len(hypothesis.tokens) - searched.begun + hypothesis.ended  # with the end symbol
+def _without_bonus(hypothesis: Hypothesis, bonus: float) -> Hypothesis:
+    share = hypothesis.score / hypothesis.log_prob if hypothesis.log_prob else 1.0  # 1 / length^α
     log_prob = hypothesis.log_prob - bonus
-    return replace(hypothesis, log_prob=log_prob, score=log_prob / length**searched.options.length_penalty)
+    return replace(hypothesis, log_prob=log_prob, score=log_prob * share)
 
 
 def _ways(backbone: Backbone, terms: Terms, numbers: Sequence[int]) -> list[Phrase]:
