@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import typer
+from nbclient import NotebookClient
 from typer.testing import CliRunner
 
 from npda.cli import app
@@ -25,6 +27,7 @@ from npda.demo.stages import DemoOptions
 
 ROOT = Path(__file__).parents[2]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 COMMANDS: Any = typer.main.get_command(app)
 VERBS: dict[str, Any] = {name: command for name, command in COMMANDS.commands.items() if name != "prepare"}
 ELSEWHERE = ("openai/", "pico:", "piper:", "torchrun", "recipes/mustc")  # what the demonstration does not leave
@@ -150,3 +153,15 @@ def test_examples_run_after_the_real_demonstration(verb: str, finished: Path):
 def test_guides_run_after_the_real_demonstration(guide: Path, finished: Path):
     for line in filter(can_run, in_guide(guide)):
         run(line, finished, shortened(line))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
+def test_notebooks_run_after_the_real_demonstration(notebook: Path, finished: Path):
+    """From top to bottom, without an error; the pictures in the repository are those of its cells."""
+    found = nbformat.read(notebook, as_version=4)
+    NotebookClient(found, timeout=600, resources={"metadata": {"path": str(finished)}}).execute()
+    for cell, kept in zip(found.cells, nbformat.read(notebook, as_version=4).cells, strict=True):
+        assert [o.output_type for o in cell.get("outputs", ()) if o.get("name") != "stderr"] == [
+            o.output_type for o in kept.get("outputs", ())
+        ]

@@ -2,7 +2,7 @@
 
 ======================================  ====================================================================
 model/                                  the model with its text encoder and its counter-store
-data/speech.wav, data/debate.flac       a sentence of parliament; twelve of them in one recording
+data/speech.wav, data/debate.flac       a sentence of parliament that the store puts right; twelve in one recording
 data/dev.tsv, data/test.tsv             manifests of parliament speech, with audio in data/audio
 data/general.tsv, data/general-dev.tsv  the same of everyday talk
 data/domain.tsv, data/domain-dev.tsv    sentence pairs of parliament; the first also as domain.en and domain.de
@@ -48,7 +48,7 @@ def write_examples(out: Path, corpus: DemoCorpus, base: Sequence[str], adapted: 
     _write_speech(data, "test", speech["parliament", "test"][:_SPOKEN])
     _write_speech(data, "general", speech["general", "dev"][: 2 * _SPOKEN])
     _write_speech(data, "general-dev", speech["general", "test"][:_SPOKEN])
-    _write_recordings(data, speech["parliament", "test"][:_JOINED])
+    _write_recordings(data, speech["parliament", "test"][:_SPOKEN], base, adapted)
     pairs = corpus.domain_text[:_PAIRS]
     write_pairs(data / "domain.tsv", pairs)
     write_pairs(data / "domain-dev.tsv", corpus.dev_text[:_SPOKEN])
@@ -73,11 +73,13 @@ def _write_speech(data: Path, name: str, utterances: Sequence[Utterance]) -> Non
     write_manifest(data / f"{name}.tsv", written)
 
 
-def _write_recordings(data: Path, utterances: Sequence[Utterance]) -> None:
+def _write_recordings(data: Path, utterances: Sequence[Utterance], base: Sequence[str], adapted: Sequence[str]) -> None:
     clips = [audio.load(utterance.audio) for utterance in utterances]
+    told = zip((utterance.tgt_text for utterance in utterances), base, adapted, strict=False)
+    put_right = (place for place, (wanted, before, after) in enumerate(told) if before != wanted == after)
     pause = np.zeros(round(_PAUSE * audio.SAMPLE_RATE), dtype=np.float32)
-    joined = np.concatenate([piece for clip in clips for piece in (clip, pause)])
-    soundfile.write(data / "speech.wav", clips[0], audio.SAMPLE_RATE, subtype="PCM_16")
+    joined = np.concatenate([piece for clip in clips[:_JOINED] for piece in (clip, pause)])
+    soundfile.write(data / "speech.wav", clips[next(put_right, 0)], audio.SAMPLE_RATE, subtype="PCM_16")
     soundfile.write(data / "debate.flac", joined, audio.SAMPLE_RATE, subtype="PCM_16")
 
 
