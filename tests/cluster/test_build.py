@@ -64,11 +64,13 @@ def workers(machines, one_thread, doomed, model) -> Iterator[Workers]:
         yield found
 
 
+@pytest.mark.slow
 def test_what_a_lost_worker_was_at_is_done_again_in_its_place(workers, tmp_path):
     assert list(workers.map(EndsOnce(tmp_path), range(7))) == [(n, n * n) for n in range(7)]
     assert (tmp_path / "ended").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_or_a_folder_nobody_else_sees_leaves_nothing(workers, tmp_path, monkeypatch):
     backbone, pairs = tiny_store.backbone(), tiny_store.pairs(20)
     options = replace(OPTIONS, workers=workers)
@@ -84,6 +86,7 @@ def test_a_full_disk_or_a_folder_nobody_else_sees_leaves_nothing(workers, tmp_pa
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_store_built_while_a_machine_is_killed_has_the_same_bytes(machines, doomed, workers, tmp_path):
     pairs = tiny_store.pairs(600)
     backbone = tiny_store.backbone()

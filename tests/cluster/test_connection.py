@@ -34,6 +34,7 @@ def test_an_address_where_nobody_listens_is_refused_at_once():
             pass
 
 
+@pytest.mark.slow
 def test_a_cluster_of_another_version_is_refused(machines, monkeypatch):
     address = machines.address
     monkeypatch.setattr(ray, "__version__", "1.0.0")

@@ -38,6 +38,7 @@ def assert_same(found, whole) -> None:
     np.testing.assert_array_equal(found.values, whole.values)
 
 
+@pytest.mark.slow
 def test_two_parts_with_replicas_survive_a_machine(machines, joined, store):
     """Both parts have a replica on the machine that is killed."""
     doomed = machines.add(num_cpus=2)

@@ -15,6 +15,7 @@ pytest.importorskip("ray", reason="needs Ray: pip install 'npda[cluster]'")
 from npda.cluster.stages import stages_on
 
 
+@pytest.mark.slow
 def test_stages_run_elsewhere_in_their_order_and_again_when_their_process_is_killed(machines, tmp_path):
     stages = [
         Stage("a", partial(cluster_stages.writes, words="one"), None),

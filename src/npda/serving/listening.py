@@ -98,6 +98,7 @@ def server(app: Any, host: str, port: int, protocol: type[H11Protocol] = Patient
         host=host,
         port=port,
         http=protocol,
+        loop="asyncio",  # not whatever else is installed
         ws="websockets-sansio",
         ws_max_size=1 << 20,
         ws_per_message_deflate=False,  # audio does not get smaller by it
