@@ -58,7 +58,7 @@ def tuning() -> Tuning:
     decoded = tuple(Decoded(Setting(knn), Outcome(score, 80.0, faults)) for knn, score in scores.items())
     return Tuning(
         best, 0.6, 1.0, decoded[0].outcome, Outcome(9.5, 30.0, faults), 70.0, 19.75, -4.0, tuple(points), decoded,
-        "text", SearchOptions(), 90.0, 1.0, 40, 0, 1.5,
+        "text", SearchOptions(), False, 90.0, 1.0, 40, 0, 1.5,
     )  # fmt: skip
 
 
