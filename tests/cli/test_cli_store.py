@@ -72,9 +72,9 @@ def test_a_broken_file_is_named(model, tmp_path):
     content = bytearray(values.read_bytes())
     content[-1] ^= 1
     values.write_bytes(content)
-    npda("inspect", store)
-    with pytest.raises(InputError, match=str(values)):
-        npda("inspect", store, "--verify")
+    for options in ((), ("--verify",)):
+        with pytest.raises(InputError, match=str(values)):
+            npda("inspect", store, *options)
 
 
 @pytest.mark.parametrize(
