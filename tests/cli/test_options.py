@@ -50,7 +50,7 @@ def test_every_verb_has_its_group_and_says_how_much_to_say():
 
 def test_listening_for_terms_needs_a_list():
     with pytest.raises(InputError, match="give a list with --terms"):
-        translate([Path("speech.wav")], Path("model"), attentive=True)
+        translate(["speech.wav"], "model", attentive=True)
 
 
 def test_every_option_has_a_help_text():
