@@ -109,7 +109,7 @@ def test_the_gain_is_that_of_translating(files, tmp_path):
     assert tuned == found.tuning.best
     fusions = [translator.neighbours([store], tuned)]
     alone, adapted = (
-        [str(t) for t in translator.translate_all([u.audio for u in dev], SEARCH, fusions=given)]
+        [str(t) for t in translator.translate_all([u.audio for u in dev], SEARCH, fusions=given, listens=False)]
         for given in ((), fusions)
     )
     assert [*found.comparisons] == compare(adapted, alone, [u.tgt_text for u in dev], samples=100)
@@ -128,7 +128,7 @@ def test_the_gain_of_a_network_is_that_of_translating_with_it(files, tmp_path, m
     dev, translator, store = read_manifest(files / "dev.tsv"), Translator.from_pretrained(files / "reads"), found.store
     fusions = [translator.neighbours([Datastore.open(store)], load_learned(Datastore.open(store)))]
     alone, adapted = (
-        [str(t) for t in translator.translate_all([u.audio for u in dev], SEARCH, fusions=given)]
+        [str(t) for t in translator.translate_all([u.audio for u in dev], SEARCH, fusions=given, listens=False)]
         for given in ((), fusions)
     )
     assert [*found.comparisons] == compare(adapted, alone, [u.tgt_text for u in dev], samples=100)
@@ -167,7 +167,7 @@ def test_gain_and_price_are_those_of_what_was_kept_as_text(files, tmp_path):
             system: (tmp_path / "out" / "translations" / f"{side.side}.{system}.txt").read_text().split("\n")[:-1]
             for system in ("alone", "adapted", "references")
         }
-        said = [str(t) for t in translator.translate_all([u.audio for u in utterances], SEARCH)]
+        said = [str(t) for t in translator.translate_all([u.audio for u in utterances], SEARCH, listens=False)]
         assert texts["alone"] == said
         assert texts["references"] == [u.tgt_text for u in utterances]
         assert side.alone == Outcome.of(texts["alone"], texts["references"], text)
