@@ -41,7 +41,7 @@ from npda.serving.asks import Way
 from npda.serving.engine import BatchingEngine
 from npda.serving.live import Captions, Event, Final, Pace, Partial
 from npda.serving.settings import Settings
-from npda.translator import Translation
+from npda.translation import Translation
 
 FRAME = SAMPLE_RATE // 10  # samples that come at a time
 PAUSES = (0.8, 1.6)  # seconds between two clips

@@ -28,6 +28,7 @@ ROOMS = (
     "checkup",
     "cascade",
     "translator",
+    "translation",
     "explanation",
     "terms",
     "evaluation",

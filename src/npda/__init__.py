@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from npda.models import load_backbone
     from npda.models.backbone import Backbone, LearnsToRead, Memory, Packed, Stream, Suppressed, Tokens
     from npda.models.torch_backbone import TorchBackbone
-    from npda.translator import Translation, Translator
+    from npda.translation import Translation
+    from npda.translator import Translator
 
 __version__ = "0.2.0"
 __all__ = [
@@ -100,7 +101,8 @@ _HOMES = {
     "npda.models": ("load_backbone",),
     "npda.models.backbone": ("Backbone", "LearnsToRead", "Memory", "Packed", "Stream", "Suppressed", "Tokens"),
     "npda.models.torch_backbone": ("TorchBackbone",),
-    "npda.translator": ("Translation", "Translator"),
+    "npda.translation": ("Translation",),
+    "npda.translator": ("Translator",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -19,7 +19,8 @@ from npda.models.batches import cut
 from npda.models.devices import Precision, choose_device, choose_dtype
 from npda.models.inputs import read_batch
 from npda.models.text2text import MAX_SOURCE, Text2Text
-from npda.translator import Audio, Translation, Translator
+from npda.translation import Translation
+from npda.translator import Audio, Translator
 
 _WINDOW = 512  # transcripts sorted by length before they are cut into batches
 _BATCH_TOKENS = 2_048  # padded source tokens in a batch

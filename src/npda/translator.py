@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -17,7 +17,7 @@ from npda.corpus.languages import language_code
 from npda.datastore.counter import find_counter
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.store import Datastore
-from npda.decoding.beam import Hypothesis, Retried, SearchOptions
+from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import Combiner
 from npda.decoding.knn.fusion import KnnFusion
@@ -28,16 +28,15 @@ from npda.decoding.retry import search_with_retry
 from npda.io.errors import InputError
 from npda.models import load_backbone
 from npda.models.backbone import Backbone, HearsMany, Packed
-from npda.models.batches import cut
 from npda.models.devices import Precision, choose_device
 from npda.models.features import features_of
 from npda.models.hub import model_directory
 from npda.models.inputs import hear_batch
 from npda.models.languages import check_spoken
-from npda.segmentation import Detector, Pauses, Stretch, best_detector, gathered, holds_speech, stretches
-from npda.terms.replacing import Placed, Replacement
+from npda.segmentation import Detector, Pauses, best_detector, gathered, holds_speech, stretches
 from npda.terms.termbase import Terms
 from npda.terms.using import Searched, use_lists
+from npda.translation import Heard, Task, Translation, as_translation, batches, segment
 from npda.writers import Segment
 
 Audio = str | PathLike[str] | np.ndarray  # a file, or samples [n] float32 at 16 kHz
@@ -46,65 +45,8 @@ TermLists = Terms | str | PathLike[str] | Sequence[str | PathLike[str]]  # opene
 logger = logging.getLogger(__name__)
 
 WINDOW = 512  # inputs read ahead and sorted by length before they are cut into batches
-BATCH_FRAMES = 16_000  # padded frames in a batch
 _LONG_WINDOW = 300.0  # seconds of speech of a long recording that are translated together
 _MARGIN = 0.5  # seconds of what the model takes that stay free, for silence at the end
-
-
-@dataclass(frozen=True)
-class Translation:
-    """The translation of one input.
-
-    source: the file as it was named, or "" for samples; duration: seconds of audio;
-    score: log-probability / length^α of the text; alternatives: (text, score) of the n best, this one first;
-    terms: what has been replaced in the text; scores are those of the texts before;
-    retried: how it was found where a plain search did not end, see ``npda.decoding.retry``, or "no speech";
-    stores: how much each datastore had to say, its mean weight by its name, if they are guarded;
-    tokens: of the best hypothesis, before terms are put in, with those that the translation was begun with;
-    partial: part of a datastore did not answer and was left out, see ``npda.cluster.search``;
-    log_prob: of the best hypothesis
-    """
-
-    text: str
-    score: float
-    duration: float
-    source: str = ""
-    alternatives: tuple[tuple[str, float], ...] = ()
-    terms: tuple[Replacement, ...] = ()
-    retried: Retried = ""
-    stores: tuple[tuple[str, float], ...] = ()
-    tokens: tuple[int, ...] = ()
-    partial: bool = False
-    log_prob: float = 0.0
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, eq=False)
-class Heard:
-    """One input, read and turned into features [frames, bins].
-
-    source: the file as it was named, or "" for samples; duration: seconds of audio
-    """
-
-    source: str
-    duration: float
-    features: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What one input of a batch is to become.
-
-    prompt: tokens every target begins with, as long as those of the others in the batch; begins: tokens that this
-    translation begins with, as many as of the others; terms: that are put in
-    """
-
-    heard: Heard
-    prompt: Sequence[int]
-    begins: Sequence[int] = ()
-    terms: Terms | None = None
 
 
 class Translator:
@@ -218,7 +160,7 @@ class Translator:
             found = [self._hear(source, on_error, listens) for source in window]
             heard = [item if isinstance(item, Heard) else None for item in found]
             results = [item if isinstance(item, Translation) else None for item in found]
-            for batch in _batches(heard):
+            for batch in batches(heard):
                 tasks = [Task(item, prompt, terms=opened) for index in batch if (item := heard[index]) is not None]
                 for index, translation in zip(batch, self.decode(tasks, options, fusions), strict=True):
                     results[index] = translation
@@ -367,7 +309,7 @@ class Translator:
         searched = Searched(self.backbone, memory, prompts, whole, fusions, begun)
         used = use_lists(lists, searched, found, options.n_best)
         partial = _left_out(fusions) > left_out
-        return [_translation(task.heard, of_one, partial) for task, of_one in zip(tasks, used, strict=True)]
+        return [as_translation(task.heard, of_one, partial) for task, of_one in zip(tasks, used, strict=True)]
 
 
 def _read(source: Audio, on_error: Callable[[InputError], None] | None) -> tuple[str, np.ndarray]:
@@ -387,47 +329,3 @@ def _left_out(fusions: Sequence[Fusion]) -> int:
     """How many searches so far had to do without a part of a store."""
     retrievers = [retriever for fusion in fusions for retriever in getattr(fusion, "retrievers", ())]
     return sum(getattr(retriever, "left_out", 0) for retriever in retrievers)
-
-
-def _translation(item: Heard, found: Sequence[tuple[Hypothesis, Placed]], partial: bool) -> Translation:
-    best, placed = found[0]
-    return Translation(
-        placed.text,
-        best.score,
-        item.duration,
-        item.source,
-        tuple((each.text, h.score) for h, each in found),
-        placed.replacements,
-        best.retried,
-        best.stores,
-        best.tokens,
-        partial,
-        best.log_prob,
-    )
-
-
-def segment(stretch: Stretch, translation: Translation, options: SearchOptions) -> Segment:
-    """What is said in a stretch of a recording. options: that it was translated with"""
-    nbest = translation.alternatives if options.n_best > 1 else ()
-    records = tuple(asdict(replacement) for replacement in translation.terms)
-    return Segment(
-        stretch.start,
-        stretch.end,
-        translation.text,
-        translation.score,
-        nbest,
-        records,
-        translation.retried,
-        translation.stores,
-        translation.tokens,
-        translation.log_prob / (len(translation.tokens) + 1),  # the end symbol counts
-        (stretch.first, stretch.first + len(stretch.samples)),
-        translation.partial,
-    )
-
-
-def _batches(heard: Sequence[Heard | None]) -> list[list[int]]:
-    """Indices of what was heard, longest first."""
-    lengths = [len(item.features) if item is not None else 0 for item in heard]
-    order = sorted((i for i, item in enumerate(heard) if item is not None), key=lengths.__getitem__, reverse=True)
-    return cut(order, lengths, BATCH_FRAMES)

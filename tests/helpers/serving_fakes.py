@@ -17,7 +17,7 @@ from npda.serving.asks import StoreCard, Way
 from npda.serving.errors import Refusal
 from npda.serving.lending import Lent
 from npda.serving.listening import server
-from npda.translator import Translation
+from npda.translation import Translation
 from npda.writers import Segment
 
 SEGMENT = 2.0  # seconds

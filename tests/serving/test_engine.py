@@ -27,7 +27,8 @@ from npda.serving.engine import BatchingEngine
 from npda.serving.errors import Refusal
 from npda.serving.settings import Settings
 from npda.serving.watch import Watch
-from npda.translator import Translation, Translator
+from npda.translation import Translation
+from npda.translator import Translator
 
 CLIPS = Path(__file__).parents[1] / "fixtures" / "version-0.1.0" / "clips"
 MODEL = "mini"

@@ -42,7 +42,8 @@ from npda.io.progress import track
 from npda.stages.code import Code
 from npda.stages.stage_cache import StageCache
 from npda.terms.learning import LearnOptions, learn_terms
-from npda.translator import TermLists, Translation, Translator
+from npda.translation import Translation
+from npda.translator import TermLists, Translator
 
 EXAMPLES = 5
 

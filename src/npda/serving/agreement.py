@@ -25,7 +25,7 @@ def words(text: str) -> list[str]:
 
 
 class Said(Protocol):
-    """What a pass found, as far as it matters here: an ``npda.translator.Translation``."""
+    """What a pass found, as far as it matters here: an ``npda.translation.Translation``."""
 
     @property
     def text(self) -> str: ...

@@ -18,7 +18,8 @@ from npda.terms.termbase import Terms
 if TYPE_CHECKING:
     from npda.explanation.records import Explanation
     from npda.serving.lending import Lent
-    from npda.translator import Translation, Translator
+    from npda.translation import Translation
+    from npda.translator import Translator
     from npda.writers import Segment
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from npda.decoding.fusion import Fusion
 from npda.decoding.routed import RoutedFusion
 from npda.serving.asks import Way
 from npda.serving.line import Waiting
-from npda.translator import Task, Translation, Translator
+from npda.translation import Task, Translation
+from npda.translator import Translator
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,8 @@ from npda.serving.needs import Needs, Provider
 from npda.serving.places import Place, Places
 from npda.serving.settings import Settings
 from npda.serving.watch import Watch
-from npda.translator import Heard, Task, Translation, Translator, segment
+from npda.translation import Heard, Task, Translation, segment
+from npda.translator import Translator
 from npda.writers import Segment
 
 if TYPE_CHECKING:

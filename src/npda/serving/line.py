@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npda.translator import BATCH_FRAMES
+from npda.translation import BATCH_FRAMES
 
 _CHOICE = 2  # batches of utterances among which those of a suitable length are looked for
 

@@ -24,7 +24,7 @@ from npda.serving.live import Captions, Final
 from npda.serving.logs import log_request
 from npda.serving.receiving import Form
 from npda.serving.state import State, state_of
-from npda.translator import Translation
+from npda.translation import Translation
 from npda.writers import Segment
 
 router = APIRouter(tags=["Audio"])
