@@ -89,7 +89,7 @@ def test_wrong_audio_is_named(tmp_path):
         ("short.wav", "lasts 25 ms, which is too short"),
         ("nan.wav", "no numbers"),
         ("missing.wav", "no audio file"),
-        (".", "no audio file"),
+        (".", "is a folder: name an audio file"),
     ]:
         with pytest.raises(InputError, match=complaint) as caught:
             load(tmp_path / name)

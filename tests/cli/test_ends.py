@@ -86,12 +86,17 @@ def test_the_absurd_is_refused_in_python_too():
     assert {"k", "temperature", "beam", "length_penalty"} <= set(RANGES)
 
 
+def _hear_signals() -> None:
+    """What a shell runs in the background inherits an ignored Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted(number: int, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """A verb at work that gets a signal, once it has begun."""
     command = [*NPDA, "mini", "--out", str(out), *more]
     environment = {**os.environ, "NPDA_CACHE": str(out.parent / "cache"), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=_hear_signals
     ) as running:
         deadline = time.monotonic() + 60
         while not any(out.parent.glob("**/*.flac")) and running.poll() is None and time.monotonic() < deadline:

@@ -117,6 +117,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, utterance, complai
 line_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r"), max_size=30)
 filled = line_text.filter(str.strip)
 names = st.text(string.ascii_letters + " .:'é", min_size=1, max_size=8).filter(lambda name: name.strip(" ."))
+languages = st.sampled_from(["", "de", "en", "mdw", "pt-BR"])
 utterances = st.builds(
     Utterance,
     id=filled,
@@ -125,8 +126,8 @@ utterances = st.builds(
     tgt_text=filled,
     src_text=line_text,
     speaker=line_text,
-    src_lang=line_text,
-    tgt_lang=line_text,
+    src_lang=languages,
+    tgt_lang=languages,
 )
 
 

@@ -24,6 +24,7 @@ from npda.corpus.voices import PicoVoice, PiperVoice, voice
 from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
+from npda.io.sealed import read_sealed
 
 QUIET = BuildOptions(progress=False, chunk=4)
 
@@ -242,7 +243,7 @@ def test_a_store_that_names_no_voice_keeps_its_digest(tmp_path):
     """Stores of before there were voices have no such field; their signature stays."""
     store = Datastore.build(tiny_store.backbone(), tiny_store.pairs(2), tmp_path / "store", options=QUIET)
     path = tmp_path / "store" / "datastore.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_sealed(path)
     for source in content["sources"]:
         del source["voice"]
     path.write_text(json.dumps(content), encoding="utf-8")

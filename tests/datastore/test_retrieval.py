@@ -1,5 +1,6 @@
 """Searching, against NumPy that compares everything with everything in double precision."""
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from npda.datastore.key_table import KeyTable
 from npda.datastore.retrieval.joined import JoinedRetriever
 from npda.datastore.retrieval.local import LocalRetriever
 from npda.io.errors import InputError
+from npda.io.sealed import read_sealed
 
 
 def check(found, keys: np.ndarray, queries: np.ndarray, k: int, tolerance: float = 1e-4) -> None:
@@ -213,7 +215,7 @@ def test_wrong_questions_are_refused(tmp_path):
 
 def test_stores_of_different_models_are_not_joined(tmp_path):
     one = tiny_store.store_of(tmp_path / "s", [tiny_store.clustered(20)])
-    info = (tmp_path / "s" / "datastore.json").read_text()
+    info = json.dumps(read_sealed(tmp_path / "s" / "datastore.json"))
     two = tiny_store.store_of(tmp_path / "t", [tiny_store.clustered(20)])
     (tmp_path / "t" / "datastore.json").write_text(info.replace('"digest": "000', '"digest": "111'))
     from npda.datastore.store import Datastore

@@ -40,6 +40,7 @@ from npda.evaluation.tuning.fitting import FitOptions, fit
 from npda.evaluation.tuning.folds import LearnedTuning
 from npda.explanation.explain import explain
 from npda.io.errors import InputError
+from npda.io.sealed import read_sealed
 from npda.translator import Translator
 
 
@@ -222,7 +223,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(InputError, match="npda tune --adaptive"):
         load_adaptive(tmp_path)
     save_adaptive(tmp_path, combiner_of(4, 0), "digest")
-    settings = (tmp_path / SETTINGS).read_text()
+    settings = json.dumps(read_sealed(tmp_path / SETTINGS))
     for wrong, name in (('"k": 3', "power of two"), ('"k": 8', "does not hold"), ('"k": 0', "k: "), ("no", SETTINGS)):
         (tmp_path / SETTINGS).write_text(settings.replace('"k": 4', wrong) if wrong != "no" else wrong)
         with pytest.raises(InputError, match=name):
@@ -261,6 +262,7 @@ def test_the_verbs_train_keep_and_use_a_combiner(model, tmp_path, monkeypatch):
     assert found["adaptive"]["temperature"] == learned.options.temperature == found["best"]["temperature"]
 
     soundfile.write(tmp_path / "a.wav", np.random.default_rng(0).normal(scale=0.1, size=8_000), 16_000)
+    monkeypatch.setattr("npda.translator.best_detector", None)  # noise is translated, too
     fusion = Translator(model).neighbours([store], learned)
     (expected,) = Translator(model).translate_all(
         [str(tmp_path / "a.wav")], SearchOptions(max_length=20), None, [fusion]

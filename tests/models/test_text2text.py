@@ -88,7 +88,7 @@ def test_directory(tmp_path):
         load_text2text(tmp_path / "speech")
     config = json.loads((tmp_path / "text/config.json").read_text())
     (tmp_path / "text/config.json").write_text(json.dumps({**config, "ffn": 47}))
-    with pytest.raises(InputError, match="cannot be loaded"):
+    with pytest.raises(InputError, match="of another size"):
         load_text2text(tmp_path / "text")
 
 

@@ -98,12 +98,13 @@ def check_file(path: str | Path, kind: str = "file") -> None:
     """Refuse what is no ordinary file, and say what it is instead. kind: what is wanted"""
     if os.path.isfile(path):
         return
+    one = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
     if str(path) == "-":
-        raise InputError(f"- is standard input, which cannot be read here: name a {kind}.")
+        raise InputError(f"- is standard input, which cannot be read here: name {one}.")
     if os.path.isdir(path):
-        raise InputError(f"{path} is a folder: name a {kind} in it.")
+        raise InputError(f"{path} is a folder: name {one} in it.")
     if os.path.exists(path):
-        raise InputError(f"{path} is a pipe or device, which can be read only once: copy it to a {kind} first.")
+        raise InputError(f"{path} is a pipe or device, which can be read only once: copy it to {one} first.")
     raise InputError(f"There is no {kind} {path}.")
 
 

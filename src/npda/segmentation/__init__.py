@@ -22,11 +22,16 @@ def stretches(
 ) -> Iterator[Stretch]:
     """The speech of a recording in order, each stretch as soon as it has ended.
 
+    Where a recording cannot be read any further, what was heard until then comes before the error.
     detector: a fresh one, for it remembers what it heard; by default the best that is installed
     """
     cutter = Cutter(detector or best_detector(), pauses)
-    for block in audio.stream(fspath(path)):
-        yield from cutter.hear(block)
+    try:
+        for block in audio.stream(fspath(path)):
+            yield from cutter.hear(block)
+    except audio.CutOff:
+        yield from cutter.finish()
+        raise
     yield from cutter.finish()
 
 
