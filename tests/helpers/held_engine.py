@@ -28,7 +28,7 @@ def assert_alike(store: Datastore, other: Datastore) -> None:
 
 
 class HeldEngine(serving_fakes.FakeEngine):
-    """go: cleared, slices wait; before: called with the number of every slice"""
+    """go: cleared, slices wait; held: one waits now; slices: begun so far; before: called with the number of each"""
 
     def __init__(self, translator: Translator | None = None) -> None:
         super().__init__()
@@ -36,6 +36,7 @@ class HeldEngine(serving_fakes.FakeEngine):
         self.go = threading.Event()
         self.go.set()
         self.slices = 0
+        self.held = False
         self.before: Callable[[int], object] = lambda number: None
 
     @asynccontextmanager
@@ -43,8 +44,10 @@ class HeldEngine(serving_fakes.FakeEngine):
         def turn(do: Any) -> Any:
             self.slices += 1
             self.before(self.slices)
+            self.held = not self.go.is_set()
             if not self.go.wait(PATIENCE):
                 raise TimeoutError("the test never let it go on")
+            self.held = False
             return do()
 
         yield Lent(self.translator, turn)

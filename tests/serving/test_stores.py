@@ -93,10 +93,9 @@ def ended(client: TestClient, answer: Any) -> dict[str, Any]:
 
 
 def at_work(client: TestClient, engine: HeldEngine, answer: Any) -> None:
-    """Wait until the job of an answer computes."""
+    """Wait until the job of an answer is held in the middle of its work."""
     until = time.monotonic() + PATIENCE
-    before = engine.slices
-    while engine.slices == before or client.get(f"/v1/jobs/{answer.json()['id']}").json()["state"] != "running":
+    while not engine.held or client.get(f"/v1/jobs/{answer.json()['id']}").json()["state"] != "running":
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -334,7 +333,7 @@ def test_a_job_goes_on_where_the_server_has_ended(
         job = send(client, name="talk")
         other = send(client, name="other")
         until = time.monotonic() + PATIENCE
-        while engine.slices <= stop and time.monotonic() < until:
+        while not engine.held and time.monotonic() < until:
             time.sleep(0.01)
         # It cannot be stopped in the middle of a slice.
         engine.before = lambda number: None
