@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from bigrams import EOS, START, WORDS, Bigrams
+from bigrams import EOS, PAD, START, WORDS, Bigrams
 
 from npda.decoding.beam import SearchOptions
 from npda.decoding.beam import search as search_backbone
@@ -16,8 +16,20 @@ PLAIN = {"<start>": {"<eos>": 0.6, "a": 0.4}, "a": {"b": 0.9}, "b": {"c": 0.9, "
 ENDLESS = {"<start>": {"a": 0.9}, "a": {"b": 0.99}, "b": {"a": 0.99}}
 STICKY = {"<start>": {"a": 0.9}, "a": {"b": 0.9}, "b": {"a": 0.9, "c": 0.01}, "c": {"<eos>": 0.9}}
 
-
 search: Any = search_backbone  # a model of bigrams is a backbone as far as it is needed
+SAME_WORD = {"a": "no", "b": "No", "c": "no,", "d": "NO", "e": "no!", "f": "yes"}
+
+
+class Repeating:
+    """A target side whose first five words are one and the same for a reader."""
+
+    pad, eos = PAD, EOS
+
+    def __len__(self) -> int:
+        return len(WORDS)
+
+    def decode(self, ids) -> str:
+        return " ".join(SAME_WORD[WORDS[token]] for token in ids if token > START)
 
 
 def texts(model, found) -> list[str]:
@@ -82,6 +94,17 @@ def test_a_loop_leaves_the_race_to_the_others():
     assert texts(model, [found])[0].endswith("abc")
     looping = SearchOptions(beam=1, max_length=60, stop_loops=False)
     assert texts(model, search(model, model.memory(0), [START], looping)) == ["ab" * 30]
+
+
+def test_a_loop_of_words_is_one_whatever_its_tokens():
+    chain = {word: {after: 0.9} for word, after in zip("abcde", [*"bcde", "<eos>"], strict=True)}
+    model = Bigrams({"<start>": {"a": 0.9, "f": 0.1}, "f": {"<eos>": 1.0}, **chain})
+    model.target = Repeating()
+    (found,) = search(model, model.memory(0), [START], SearchOptions(beam=2, n_best=2))
+    assert [model.target.decode(hypothesis.tokens) for hypothesis in found] == ["yes", "no No no, NO no!"]
+    assert found[0].score < found[1].score
+    (cut,) = found_by(model, model.memory(0), GREEDY)
+    assert (texts(model, [cut]), cut[0].retried, cut[0].ended) == (["no No no, NO"], "cut", False)
 
 
 def test_a_search_that_only_loops_is_over_soon_and_has_not_ended():

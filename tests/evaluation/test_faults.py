@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from npda.cli.evaluate import evaluate
+from npda.corpus.wording import loops, normalize, words
 from npda.datastore.store import Datastore
-from npda.evaluation.faults import Faults, StoreText, count_faults, find_faults, loops, words
-from npda.evaluation.scores import normalize
+from npda.evaluation.faults import Faults, StoreText, count_faults, find_faults
 from npda.io.errors import InputError
 
 REFERENCES = ["The cat sleeps on the warm roof.", "No, no, no, no, no!", "Yes, please.", "We meet at ten."]

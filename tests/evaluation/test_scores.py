@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from jiwer import wer as jiwer_wer
 from typer.testing import CliRunner
 
-from npda.evaluation.scores import METRICS, bleu, chrf, normalize, score, wer
+from npda.corpus.wording import normalize
+from npda.evaluation.scores import METRICS, bleu, chrf, score, wer
 from npda.evaluation.significance import Comparison, compare
 from npda.io.errors import InputError
 from npda.io.files import write_lines

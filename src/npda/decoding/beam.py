@@ -6,7 +6,6 @@ leaves the batch as soon as it is decided, and what it gets does not depend on t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from npda.corpus.wording import loops
 from npda.decoding.candidates import best
 from npda.decoding.fusion import Fusion, WeighingFusion, begin, length_penalties, new_search
 from npda.decoding.loops import ends_in_loop, first_loop
@@ -22,7 +22,6 @@ from npda.io import limits
 from npda.models.backbone import Backbone, Memory
 
 _NEVER = -1.0e9  # a score below any real one, and finite: differences of it stay numbers
-_MARKS = re.compile(r"([^\w\s]|_)\1{7,}")  # as "________", which may be a token or two
 _LOOP_CHECK = 4  # steps from one look for loops to the next
 
 # What it took to bring a sentence to its end, see ``npda.decoding.retry``; "no speech": nobody said any, and nothing
@@ -166,8 +165,11 @@ def _best(
     """The ``n_best`` of a sentence's finished hypotheses, those that are of use first, with what was begun."""
     prompt, beginning = prompt[: len(prompt) - begun], tuple(prompt[len(prompt) - begun :])
     whole = [replace(h, tokens=beginning + h.tokens) if begun else h for h in hypotheses]
-    whole.sort(key=lambda hypothesis: not is_usable(backbone, hypothesis, options))
-    return [_weighed(hypothesis, prompt, sentence, fusions) for hypothesis in whole[: options.n_best]]
+    usable, others = [], []
+    for hypothesis in whole:
+        if len(usable) < options.n_best:
+            (usable if is_usable(backbone, hypothesis, options) else others).append(hypothesis)
+    return [_weighed(hypothesis, prompt, sentence, fusions) for hypothesis in (usable + others)[: options.n_best]]
 
 
 def _weighed(hypothesis: Hypothesis, prompt: list[int], sentence: int, fusions: Sequence[Fusion]) -> Hypothesis:
@@ -182,10 +184,10 @@ def _weighed(hypothesis: Hypothesis, prompt: list[int], sentence: int, fusions: 
 
 
 def is_usable(backbone: Backbone, hypothesis: Hypothesis, options: SearchOptions) -> bool:
-    """Whether it has text and no loop."""
+    """Whether it has text and no loop, neither of tokens nor of words: commas, capitals and where a word is split do
+    not break a loop, nor is a phrase ever too long for one."""
     text = backbone.target.decode(hypothesis.tokens).strip()
-    loops = options.stop_loops and (first_loop(hypothesis.tokens) is not None or _MARKS.search(text) is not None)
-    return bool(text) and not loops
+    return bool(text) and not (options.stop_loops and (first_loop(hypothesis.tokens) is not None or loops(text)))
 
 
 class _Rules:

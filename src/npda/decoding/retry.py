@@ -14,6 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from npda.corpus.wording import loops
 from npda.decoding.beam import Hypothesis, Retried, SearchOptions, is_usable, search
 from npda.decoding.fusion import Fusion, of_sentences
 from npda.decoding.loops import NoRepeats, first_loop
@@ -97,7 +98,7 @@ def _retry(
         if not places:
             break
     for place in places:
-        found[place] = _cut(found[place], options)
+        found[place] = _cut(backbone, found[place], options)
     return found
 
 
@@ -105,10 +106,16 @@ def _ends_properly(backbone: Backbone, hypothesis: Hypothesis, options: SearchOp
     return hypothesis.ended and is_usable(backbone, hypothesis, options)
 
 
-def _cut(hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
-    """The best hypothesis up to the first round of its loop; all as they are if it has none."""
-    loop = first_loop(hypotheses[0].tokens) if options.stop_loops else None
-    if loop is None:
+def _cut(backbone: Backbone, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+    """The best hypothesis up to the first round of its loop, or before its words become one; all as they are if it has
+    none."""
+    best = hypotheses[0]
+    if not options.stop_loops or not best.tokens:
         return hypotheses
-    tokens = hypotheses[0].tokens[: loop.after_first_round]
-    return [replace(hypotheses[0], tokens=tokens, ended=False, retried="cut")]
+    loop = first_loop(best.tokens)
+    kept = loop.after_first_round if loop is not None else len(best.tokens)
+    while loops(backbone.target.decode(best.tokens[:kept])):
+        kept -= 1
+    if kept == len(best.tokens):
+        return hypotheses
+    return [replace(best, tokens=best.tokens[:kept], ended=False, retried="cut")]

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
 
+from npda.corpus.wording import loops, normalize, words
 from npda.datastore.store import Datastore
-from npda.evaluation.scores import check, normalize
+from npda.evaluation.scores import check
 
 CUT_SHORT = 0.6  # of the reference's words; fewer are too few
 UNRELATED = 20.0  # chrF of a sentence; nineteen in twenty pairs of sentences that have nothing in common have less
 _RUN = 4  # words that stand together in the store as well
 _TAKEN = 0.5  # share of an output's words in such runs: it comes from the store
-
-# Scripts that put no space between words: each of their signs counts as a word.
-_SIGN = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
-_MARKS = re.compile(r"([^\w\s]|_)\1{7,}")
-_SYLLABLES = re.compile(r"(\w{1,10}?)\1{3,}")
-_LETTERS = 12  # that such syllables fill, or they are no loop
 
 
 @dataclass(frozen=True)
@@ -114,29 +107,6 @@ def unrelated(hypotheses: Sequence[str], references: Sequence[str]) -> list[int]
     """The places of the sentences that say something, but nothing of their references."""
     pairs = enumerate(zip(hypotheses, references, strict=True))
     return [n for n, (text, reference) in pairs if words(text) and _chrf(text, reference) < UNRELATED]
-
-
-def words(text: str) -> list[str]:
-    """Words without case and punctuation; signs of scripts without spaces one by one."""
-    return _SIGN.sub(r" \1 ", normalize(text)).split()
-
-
-def loops(text: str) -> bool:
-    """Whether a text is caught in a loop.
-
-    That is a word five times in a row, two words four times, a longer phrase three times; or, inside a word, a mark
-    eight times ("________"), or syllables four times over twelve letters.
-    """
-    syllables = _SYLLABLES.finditer(normalize(text))
-    if _MARKS.search(text) or any(len(found[0]) >= _LETTERS for found in syllables):
-        return True
-    tokens = [token for part in text.split() for token in (words(part) or [part])]
-    for period in range(1, len(tokens) // 3 + 1):
-        same = (a == b for a, b in zip(tokens, tokens[period:], strict=False))
-        longest = max((sum(run) for equal, run in groupby(same) if equal), default=0)
-        if longest // period + 1 >= max(3, 6 - period):
-            return True
-    return False
 
 
 def _runs(text: Sequence[str]) -> Iterator[tuple[str, ...]]:

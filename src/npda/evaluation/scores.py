@@ -1,7 +1,5 @@
 """Scores of translations and transcripts, each with its signature."""
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npda.corpus.wording import normalize
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,14 +80,6 @@ def wer(hypotheses: Sequence[str], references: Sequence[str], normalized: bool =
         hypothesis_length=hypothesis_words,
         reference_length=words,
     )
-
-
-def normalize(text: str) -> str:
-    """Lower case without punctuation: each mark becomes a space, an apostrophe inside a word stays."""
-    text = unicodedata.normalize("NFC", text).lower().replace("’", "'")
-    text = re.sub(r"(?<!\w)'|'(?!\w)", " ", text)
-    kept = (" " if unicodedata.category(c).startswith("P") and c != "'" else c for c in text)
-    return " ".join("".join(kept).split())
 
 
 def score(metric: str, hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npda.evaluation.scores import bleu, chrf, normalize, wer
+from npda.corpus.wording import normalize
+from npda.evaluation.scores import bleu, chrf, wer
 from npda.report.table import Cell, Table, not_done, number, plain
 from npda.reproduce.recipe.recipe import Talks
 from npda.reproduce.results import BASE, Group, Place, Results
