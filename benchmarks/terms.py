@@ -82,6 +82,7 @@ def main() -> bool:
     parser.add_argument("--out", type=Path, default=Path("runs/bench/terms"), help="folder for the learnt terms")
     parser.add_argument("--text", nargs="+", choices=DOMAINS, default=DOMAINS, help="to learn from")
     parser.add_argument("--attentive", action="store_true", help="listen to every utterance")
+    parser.add_argument("--unprompted", action="store_true", help="leave Whisper's own prompt out")
     parser.add_argument("--speak", help="voice that reads terms aloud to learn them")
     parser.add_argument("--each", action="store_true", help="print every term and every change")
     options = parser.parse_args()
@@ -104,12 +105,10 @@ def measure(options: Any) -> Iterator[Result]:
     learnt = learn_terms(model, listed, options.out, how)
     yield Line("seconds to learn a term", (time.perf_counter() - started) / len(listed), note=f"{len(listed)} terms")
     utterances = [u for domain in DOMAINS for u in read_manifest(corpus / domain / f"{options.split}.tsv")]
-    yield from judge(
-        learnt,
-        utterances,
-        translate(model, Terms(learnt, WRITTEN, attentive=options.attentive), utterances),
-        options.each,
-    )
+    kinds = kinds_of(learnt, utterances)
+    unprompted = range(len(utterances)) if options.unprompted else kinds["easy"]
+    found = translate(model, Terms(learnt, WRITTEN, attentive=options.attentive), utterances, unprompted)
+    yield from judge(learnt, utterances, kinds, found, options)
 
 
 @dataclass
@@ -133,8 +132,8 @@ def kinds_of(terms: Sequence[Term], utterances: Sequence[Utterance]) -> dict[str
     return {"with a term": list(said), "hard": hard, "easy": sorted({*others} - {*hard})}
 
 
-def translate(model: Whisper, terms: Terms, utterances: Sequence[Utterance], easy: Sequence[int]) -> Outputs:
-    """In batches of one length, as `npda translate` makes them; the easy ones without Whisper's prompt."""
+def translate(model: Whisper, terms: Terms, utterances: Sequence[Utterance], unprompted: Sequence[int]) -> Outputs:
+    """In batches of one length, as `npda translate` makes them. unprompted: those that need no Whisper's prompt"""
     dev = DevSet(model, utterances, "speech", WRITTEN)
     assert len(dev) == len(utterances)
     found = Outputs([""] * len(dev), [""] * len(dev), [""] * len(dev))
@@ -154,7 +153,7 @@ def translate(model: Whisper, terms: Terms, utterances: Sequence[Utterance], eas
             found.seconds_of_terms += done - translated
             for place, text, ((_, put),) in zip(batch.places, texts, placed, strict=True):
                 found.base[place], found.used[place], found.prompted[place] = text, put.text, text
-            if rows := [row for row, place in enumerate(batch.places) if place not in easy]:
+            if rows := [row for row, place in enumerate(batch.places) if place not in unprompted]:
                 prompted = search(model, of_rows(memory, torch.tensor(rows)), [*hints, *batch.prompt], BEAM)
                 for row, (hypothesis, *_) in zip(rows, prompted, strict=True):
                     found.prompted[batch.places[row]] = model.target.decode(hypothesis.tokens)
@@ -166,7 +165,7 @@ def judge(
     utterances: Sequence[Utterance],
     kinds: dict[str, list[int]],
     found: Outputs,
-    each: bool,
+    options: Any,
 ) -> Iterator[Result]:
     sources, references = [u.src_text for u in utterances], [u.tgt_text for u in utterances]
     base, used, prompted = (term_accuracy(terms, sources, h) for h in (found.base, found.used, found.prompted))
@@ -175,16 +174,19 @@ def judge(
     yield Line("terms used, %", 100 * used.exact / used.said, 65, note=f"{used.exact} of {used.said} occurrences")
     yield Line("… but for an ending, %", 100 * used.fuzzy / used.said)
     yield Line("… without a list, %", 100 * base.exact / base.said)
-    yield Line("… named in Whisper's prompt, %", 100 * prompted.exact / prompted.said)
+    if not options.unprompted:
+        yield Line("… named in Whisper's prompt, %", 100 * prompted.exact / prompted.said)
     for kind, numbers in kinds.items():
         for name, texts in (("", found.used), (", Whisper's prompt", found.prompted)):
-            if name and kind == "easy":
+            if name and (options.unprompted or kind == "easy"):
                 continue
             changed = 100 * sum(texts[n] != found.base[n] for n in numbers) / max(1, len(numbers))
             bar = {"hard": 5.0, "easy": 0.0}.get(kind) if not name else None
             yield Line(f"{kind}: changed, %{name}", changed, bar, most=True, note=f"of {len(numbers)} sentences")
     rest = without(terms, references)
     for name, texts in (("without terms", found.base), ("with terms", found.used), ("prompt", found.prompted)):
+        if options.unprompted and name == "prompt":
+            continue
         texts = without(terms, texts)
         yield Line(f"BLEU of the rest, {name}", bleu([texts[n] for n in said], [rest[n] for n in said]).value)
     for name, texts in (("without terms", found.base), ("with terms", found.used)):
@@ -192,7 +194,7 @@ def judge(
         yield Line(f"BLEU of sentences that hold none, {name}", score)
     ratio = 1 + found.seconds_of_terms / found.seconds
     yield Line("time with terms / without", ratio, 1.25, most=True, note=f"{found.seconds:.1f} s without")
-    if each:
+    if options.each:
         for term, counts in sorted(used.by_term.items()):
             print("   ", term, *counts)
         for n in [*sorted(said), *hard, *easy]:

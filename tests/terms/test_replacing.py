@@ -32,6 +32,13 @@ def test_the_article_follows_the_word():
     assert put("banana order", "order", "cat") == "banana cat"
 
 
+def test_what_ends_with_an_s_has_only_an_apostrophe():
+    assert put("A child's book.", "child", "youngsters") == "A youngsters' book."
+    assert put("A child’s book.", "child", "youngsters") == "A youngsters’ book."
+    assert put("A child's book.", "child", "infant") == "An infant's book."
+    assert put("Das Kind's", "Kind", "Haus", "de") == "Das Haus's"
+
+
 @pytest.mark.parametrize(
     ("word", "an"),
     [

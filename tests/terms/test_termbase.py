@@ -14,7 +14,7 @@ from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.models.inputs import hear_batch
 from npda.terms import termbase
-from npda.terms.ear import can_hear, transcripts
+from npda.terms.ear import Heard, can_hear, rejoined, transcripts
 from npda.terms.termbase import Terms, believed
 
 SURE, OPEN = 0.98, 0.3
@@ -31,21 +31,25 @@ MEMORY = Memory(torch.zeros(3, 1, 1), torch.ones(3, 1, dtype=torch.bool))
 
 @pytest.fixture
 def ear(monkeypatch):
-    """What it writes down, by sentence, and what it was asked."""
-    said, asked = {}, {}
+    """What it writes down, by sentence, with a hint and without one if that differs, and what it was asked."""
+    said, plain, asked = {}, {}, {}
 
     def transcribe(backbone, memory, wanted):
-        asked.update(wanted)
-        return {row: said[row] for row in wanted}
+        asked.update({row: hint for row, hint in wanted.items() if hint or row not in asked})
+        return {row: said[row] if hint else plain.get(row, said[row]) for row, hint in wanted.items()}
 
     monkeypatch.setattr(termbase, "transcripts", transcribe)
     monkeypatch.setattr(termbase, "can_hear", lambda backbone: True)
-    return SimpleNamespace(said=said, asked=asked)
+    return SimpleNamespace(said=said, plain=plain, asked=asked)
+
+
+def transcripts_of(terms, texts):
+    return {row: heard.text for row, heard in terms.listen(NOBODY, MEMORY, texts).items()}
 
 
 def put_in(*texts, terms=LIST, language="en"):
     opened, of_each = Terms(terms, language), [[text] for text in texts]
-    placed = opened.place(of_each, opened.listen(NOBODY, MEMORY, of_each))
+    placed = opened.place(of_each, transcripts_of(opened, of_each))
     return [best.text for (best,) in placed]
 
 
@@ -59,6 +63,28 @@ def test_the_ear_is_asked_where_it_decides_and_nowhere_else(ear):
 def test_what_was_not_said_is_left_alone(ear):
     ear.said[0] = "Ich möchte bestellen."
     assert put_in("I want to order.") == ["I want to order."]
+
+
+def test_a_part_of_a_longer_word_is_not_the_term(ear):
+    ear.said[0], ear.plain[0] = "Meine Pizza Bestellung.", "Meine Pizzabestelung."
+    assert put_in("My pizza order.") == ["My pizza order."]
+    ear.plain[0] = "Meine Pizza, Besteckung."  # misheard, but a word of its own
+    assert put_in("My pizza order.") == ["My pizza purchase order."]
+
+
+@pytest.mark.parametrize(
+    ("hinted", "plain", "expected"),
+    [
+        ("ein Werkstatt Termin.", "Ein Werkstatttermin.", "ein WerkstattTermin."),
+        ("das Auto zum Auto Haus", "Das Auto zum Autohaus.", "das Auto zum AutoHaus"),
+        ("Ihre Gesamtsumme wird", "Ihre Gesamtzumme wird", "Ihre Gesamtsumme wird"),
+        ("Haus, Tür und Haustür", "Haus, Tür und Haustür", "Haus, Tür und Haustür"),
+        ("des Arbeitsplatzes", "des Arbeitplatzes", "des Arbeitsplatzes"),
+        ("", "Ja.", ""),
+    ],
+)
+def test_words_are_joined_that_are_one_without_a_hint(hinted, plain, expected):
+    assert rejoined(hinted, plain) == expected
 
 
 def test_of_two_places_the_one_that_was_said_is_changed(ear):
@@ -89,7 +115,7 @@ def test_what_is_wanted_already_stays(ear):
 def test_every_alternative_gets_its_terms_from_one_transcript(ear):
     ear.said[0] = "Zwei Bestellungen."
     terms, texts = Terms(LIST, "en"), [["Two orders.", "An order.", "Two things."]]
-    ((first, second, third),) = terms.place(texts, terms.listen(NOBODY, MEMORY, texts))
+    ((first, second, third),) = terms.place(texts, transcripts_of(terms, texts))
     assert [placed.text for placed in (first, second, third)] == ["Two purchase orders.", "An order.", "Two things."]
     (done,) = first.replacements
     assert (done.source, done.target, done.rendering, done.start, done.end, done.heard) == (
@@ -101,19 +127,20 @@ def test_every_alternative_gets_its_terms_from_one_transcript(ear):
 def test_the_ear_is_asked_about_what_only_another_hypothesis_holds(ear):
     ear.said[0] = "Mein Auto."
     terms = Terms(LIST, "en")
-    assert terms.listen(NOBODY, MEMORY, [["My vehicle.", "My car."]]) == {0: "Mein Auto."}
+    assert transcripts_of(terms, [["My vehicle.", "My car."]]) == {0: "Mein Auto."}
     assert ear.asked == {0: ["Auto"]}
     assert not terms.listen(NOBODY, MEMORY, [["My automobile.", "My car."], ["My car.", "My vehicle."]])
     ((placed,),) = terms.place([["My vehicle."]], ear.said)
-    assert terms.lacking(placed, "Mein Auto und meine Nacht.") == [(0,), (4,)]
+    both = "Mein Auto und meine Nacht."
+    assert terms.lacking(placed, Heard(both, both)) == [(0,), (4,)]
+    assert terms.lacking(placed, Heard(both, "Mein Auto, und meine lacht.")) == [(0,)]
     ((placed,),) = terms.place([["My car."]], {})
-    assert terms.lacking(placed, "Mein Auto.") == []
+    assert terms.lacking(placed, Heard("Mein Auto.", "Mein Auto.")) == []
 
 
 def test_an_attentive_list_has_everything_written_down(ear):
     ear.said.update({0: "Ja.", 1: "Meine Bestellung."})
-    heard = Terms(LIST, "en", attentive=True).listen(NOBODY, MEMORY, [["Yes."], ["My order."]])
-    assert heard == ear.said
+    assert transcripts_of(Terms(LIST, "en", attentive=True), [["Yes."], ["My order."]]) == ear.said
     assert ear.asked == {0: [], 1: ["Bestellung"]}
 
 

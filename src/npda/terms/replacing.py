@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from npda.terms.phrases import begins_sentence, upper_first
 
 _ARTICLE = re.compile(r"(?<!\w)([Aa])(n?)(\s+)$")
+_POSSESSIVE = re.compile(r"(['’])s\b")
 _AN_LETTERS = frozenset("AEFHILMNORSX")  # whose names begin with a vowel
 _SILENT_H = ("hour", "honest", "honour", "honor", "heir")
 _LIKE_YOU = ("uni", "use", "usu", "uti", "eu", "ewe", "one", "once", "ubi")
@@ -67,6 +68,9 @@ def replace(text: str, changes: Sequence[Change], language: str | None) -> Place
         written += new
         done.append(Replacement(change.source, change.target, rendering, start, len(written), change.heard))
         after = change.end
+        if language == "en" and new.endswith("s") and (found := _POSSESSIVE.match(text, after)):
+            written += found[1]  # youngsters' for child's
+            after = found.end()
     return Placed(written + text[after:], tuple(done))
 
 

@@ -13,7 +13,7 @@ from npda.datastore.fingerprint import decoder_fingerprint, vocabulary_digest
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
 from npda.terms.agreement import Agreement, Observed, words_before
-from npda.terms.ear import can_hear, transcripts
+from npda.terms.ear import Heard, can_hear, rejoined, transcripts
 from npda.terms.phrases import Match, Phrases, spans
 from npda.terms.record import TermFolder
 from npda.terms.replacing import Change, Placed, replace
@@ -98,8 +98,8 @@ class Terms:
             found.update({term.key: term for term in terms})
         return cls(list(found.values()), language, Agreement(observed), attentive)
 
-    def listen(self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]]) -> dict[int, str]:
-        """Transcripts of those sentences in which a term may have been said that is not certain, by their numbers.
+    def listen(self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]]) -> dict[int, Heard]:
+        """What was said in those sentences in which a term may have been that is not certain, by their numbers.
 
         memory: of the sentences; texts: of each sentence all hypotheses, best first
         """
@@ -108,7 +108,10 @@ class Terms:
         wanted = {
             row: words for row, of_one in enumerate(texts) if (words := self._uncertain(of_one)) or self.attentive
         }
-        return transcripts(backbone, memory, wanted) if wanted else {}
+        hinted = transcripts(backbone, memory, wanted) if wanted else {}
+        unsure = {row: () for row, text in hinted.items() if wanted[row] and self._sources.find(text)}
+        plain = {**hinted, **(transcripts(backbone, memory, unsure) if unsure else {})}
+        return {row: Heard(rejoined(text, plain[row]), plain[row]) for row, text in hinted.items()}
 
     def place(
         self, texts: Sequence[Sequence[str]], heard: Mapping[int, str], language: str | None = None
@@ -126,14 +129,16 @@ class Terms:
             for row, of_one in enumerate(texts)
         ]
 
-    def lacking(self, placed: Placed, transcript: str) -> list[tuple[int, ...]]:
-        """Terms that were heard and are not in the text; several where they sound alike."""
+    def lacking(self, placed: Placed, heard: Heard) -> list[tuple[int, ...]]:
+        """Terms that were heard with and without a hint and are not in the text; several where they sound alike."""
         there = {self.terms[match.value].target for match in self._targets.find(placed.text)}
-        heard = dict.fromkeys(tuple(match.value) for match in self._sources.find(transcript))
+        plain = {tuple(match.value) for match in self._sources.find(heard.plain)}
+        named = dict.fromkeys(tuple(match.value) for match in self._sources.find(heard.text))
         return [
             numbers
-            for numbers in heard
-            if not there & {self.terms[number].target for number in numbers}
+            for numbers in named
+            if numbers in plain
+            and not there & {self.terms[number].target for number in numbers}
             and any(self.terms[number].renderings for number in numbers)
         ]
 
