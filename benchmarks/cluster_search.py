@@ -84,7 +84,7 @@ def _single(store: Datastore, number: int, states: np.ndarray, repeats: int) -> 
     answers = {size: part.search(states[:size], K) for size in QUERIES}
     searching = {str(size): lambda size=size: part.search(states[:size], K) for size in QUERIES}
     rerank = store.info.index.rerank
-    joining = {str(size): lambda size=size: merged([answers[size]] * number, K, K * rerank) for size in QUERIES}
+    joining = {str(size): lambda size=size: merged([answers[size]] * number, K, rerank) for size in QUERIES}
     found = {}
     for size in map(str, QUERIES):
         search = interleaved({"way": lambda size=size: [searching[size]() for _ in range(CALLS)]}, repeats)["way"].wall

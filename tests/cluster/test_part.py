@@ -16,7 +16,7 @@ from npda.io.errors import InputError
 
 def searched(store: Datastore, parts: int, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     found = [PartSearcher(store, *ids).search(queries, k) for ids in ranges(store.entries, parts)]
-    return merged(found, k, k * store.info.index.rerank)
+    return merged(found, k, store.info.index.rerank)
 
 
 @pytest.fixture(scope="module")

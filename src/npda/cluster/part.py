@@ -1,6 +1,6 @@
 """A part of a store: the keys of a range of ids, searched by themselves in a way that gives what the whole would.
 
-An index of codes finds k · rerank candidates by rough distances and then compares their keys. A part cannot know which
+An index of codes finds some candidates by rough distances and then compares their keys. A part cannot know which
 of its candidates are among the best of the whole store, so it names as many as the whole would look at, each with its
 rough and its true distance; `merged` chooses among the candidates of all parts as the one index would have.
 """
@@ -17,7 +17,8 @@ import numpy as np
 from npda.datastore.format import INDEX_FILE
 from npda.datastore.index.exact import ExactSearcher
 from npda.datastore.index.lists import inverted, open_mapped, packed, within
-from npda.datastore.index.search import missing, nearest, set_threads, true_distances
+from npda.datastore.index.probing import Probing, list_sizes
+from npda.datastore.index.search import missing, nearest, set_threads, true_distances, wanted
 from npda.datastore.shards import Entries
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
@@ -56,9 +57,9 @@ class PartSearcher:
         if store.index_directory is None:
             self._exact = ExactSearcher(_Range(store.entries, first, end))  # pyright: ignore[reportArgumentType]
             return
-        self._index = packed(within(_lists(store.index_directory / INDEX_FILE), first, end))
-        lists = inverted(self._index)
-        lists.nprobe = min(info.nprobe, lists.nlist)
+        whole = _lists(store.index_directory / INDEX_FILE)
+        sizes = list_sizes(inverted(whole))
+        self._index = Probing(packed(within(whole, first, end)), info.nprobe, sizes)
         self._keys = store.entries.table() if self._rerank else None
 
     def search(self, queries: np.ndarray, k: int) -> Found:
@@ -69,7 +70,7 @@ class PartSearcher:
             return Found(distances, ids, distances)
         assert self._index is not None
         set_threads(self._threads)
-        rough, ids = self._index.search(queries, k * max(self._rerank, 1))
+        rough, ids = self._index.search(queries, wanted(k, self._rerank))
         rough = np.where(ids < 0, np.inf, np.maximum(rough, 0)).astype(np.float32)
         return Found(rough, ids, self._true(queries, ids) if self._keys is not None else rough)
 
@@ -83,16 +84,16 @@ class PartSearcher:
         return distances
 
 
-def merged(found: Sequence[Found], k: int, candidates: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of all parts. candidates: that the whole index would compare again, 0 for a store that does not
+def merged(found: Sequence[Found], k: int, rerank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest of all parts. rerank: of the whole index, 0 for a store that does not compare keys again
 
     → distances [n, k] rising, ids [n, k]; +inf, −1 where missing
     """
     rough, ids, true = (
         np.concatenate([getattr(one, name) for one in found], axis=1) for name in ("rough", "ids", "true")
     )
-    if candidates and ids.shape[1] > candidates:
-        best = np.lexsort((ids, rough), axis=-1)[:, :candidates]
+    if rerank and ids.shape[1] > (count := wanted(k, rerank)):
+        best = np.lexsort((ids, rough), axis=-1)[:, :count]
         ids, true = np.take_along_axis(ids, best, axis=1), np.take_along_axis(true, best, axis=1)
     none = missing(len(ids), k)
     return nearest([none[0], true], [none[1], ids], k)

@@ -92,7 +92,7 @@ class Parts:
     def __init__(self, store: Datastore, options: SearchOnCluster = SearchOnCluster()) -> None:
         self.left_out = 0
         self._store = store
-        self._candidates = store.info.index.rerank
+        self._rerank = store.info.index.rerank
         self._options = options
         self._turn: dict[int, int] = {}  # which replica of a part is asked
 
@@ -136,7 +136,7 @@ class Parts:
             self.left_out += 1
         if not found:
             return missing(len(queries), k)
-        return merged(found, k, k * self._candidates)
+        return merged(found, k, self._rerank)
 
     def _answer(self, part: int, turn: int, first: Any, queries: Any, k: int) -> Found | None:
         """Of a part, whichever replica gives it; None where it is left out."""

@@ -8,12 +8,14 @@ from typing import Protocol
 import faiss
 import numpy as np
 
-from npda.datastore.index.lists import inverted, open_mapped
+from npda.datastore.index.lists import open_mapped
+from npda.datastore.index.probing import Probing
 from npda.datastore.key_table import KeyTable
 from npda.datastore.shards import Entries
 from npda.io.cores import cores
 from npda.io.errors import InputError
 
+_FEW = 8  # neighbours, for which the codes' mistakes matter most
 _RESCORED = 1 << 18  # numbers of candidates' keys held at once: what the processor's cache holds
 
 
@@ -26,8 +28,8 @@ class Searcher(Protocol):
 class IndexSearcher:
     """Asks a Faiss index.
 
-    nprobe: inverted lists to look at; rerank: candidates per neighbour whose true distance is computed from the
-    stored keys; with 0 the index's own, approximate distances are given
+    nprobe: inverted lists to look at, at most; rerank: candidates per neighbour whose true distance is computed from
+    the stored keys; with 0 the index's own, approximate distances are given
     """
 
     def __init__(self, entries: Entries, path: Path, nprobe: int, rerank: int, threads: int | None = None) -> None:
@@ -39,20 +41,18 @@ class IndexSearcher:
         except RuntimeError as error:
             reason = " ".join(str(error).split())[-200:]
             raise InputError(f"{path} cannot be opened by Faiss ({reason}): restore it from a copy.") from None
-        if (ivf := inverted(index)) is not None:
-            ivf.nprobe = min(nprobe, ivf.nlist)
-        self._index = index
+        self._index = Probing(index, nprobe)
         self._keys = entries.table() if rerank else None
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._best(queries, *self._candidates(queries, k * max(self._rerank, 1)), k)
+        return self._best(queries, *self._candidates(queries, wanted(k, self._rerank)), k)
 
     def search_without(self, queries: np.ndarray, k: int, struck: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What ``search`` would give if some keys were not in the store. struck: [n, 2], first and end of their ids"""
-        wanted, more = k * max(self._rerank, 1), int((struck[:, 1] - struck[:, 0]).max(initial=0))
-        distances, ids = self._candidates(queries, wanted + more)
+        count, more = wanted(k, self._rerank), int((struck[:, 1] - struck[:, 0]).max(initial=0))
+        distances, ids = self._candidates(queries, count + more)
         gone = (ids >= struck[:, :1]) & (ids < struck[:, 1:])
-        left = np.argsort(gone, axis=1, kind="stable")[:, :wanted]
+        left = np.argsort(gone, axis=1, kind="stable")[:, :count]
         distances, ids = (
             np.take_along_axis(np.where(gone, none, column), left, axis=1)
             for column, none in ((distances, np.float32(np.inf)), (ids, -1))
@@ -71,6 +71,11 @@ class IndexSearcher:
             return rescored(self._keys, queries, ids, k)
         # Codes may put a key slightly nearer than nothing.
         return nearest([missing(len(queries), k)[0], np.maximum(distances, 0)], [missing(len(queries), k)[1], ids], k)
+
+
+def wanted(k: int, rerank: int) -> int:
+    """Candidates for k neighbours: ``rerank`` for each of the first eight, for more three fifths of it do as well."""
+    return k if rerank == 0 else max(k, rerank * k - 2 * rerank * max(0, k - _FEW) // 5)
 
 
 def rescored(keys: KeyTable, queries: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

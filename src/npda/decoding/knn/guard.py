@@ -71,13 +71,13 @@ class RecentNearness:
 
     def __init__(self, stores: int, memory: float = MEMORY) -> None:
         self._memory = memory
-        self._paths = Paths()
+        self.paths = Paths()
         self._sums = np.zeros((0, stores))
         self._steps = np.zeros(0)
 
     def begin(self) -> None:
         """Forget the hypotheses of an earlier search."""
-        self._paths.begin()
+        self.paths.begin()
 
     def add(self, nearness: np.ndarray, prefixes: np.ndarray, sentences: np.ndarray) -> np.ndarray:
         """Take in one step; gives the evidence that each hypothesis has now.
@@ -85,7 +85,7 @@ class RecentNearness:
         nearness: [rows, stores]; prefixes: [rows, length] tokens, one more than in the step before; sentences: [rows]
         → [rows, stores]
         """
-        rows, kept = self._paths.step(prefixes, sentences)
+        rows, kept = self.paths.step(prefixes, sentences)
         if len(rows):
             self._sums = self._memory * kept[:, None] * self._sums[rows] + nearness
             self._steps = self._memory * kept * self._steps[rows] + 1
@@ -121,21 +121,23 @@ class Openness:
 
 
 class Said:
-    """The mean of something along every hypothesis, to be asked for when the search is over."""
+    """The mean of something along every hypothesis, to be asked for when the search is over.
 
-    def __init__(self, stores: int) -> None:
+    paths: follows the hypotheses; it is somebody else who makes its steps
+    """
+
+    def __init__(self, stores: int, paths: Paths) -> None:
         self._stores = stores
-        self._paths = Paths()
+        self._paths = paths
         self._steps: list[tuple[np.ndarray, np.ndarray]] = []  # names of the hypotheses, and their sums so far
 
     def begin(self) -> None:
         """Forget the hypotheses of an earlier search."""
-        self._paths.begin()
         self._steps = []
 
-    def add(self, values: np.ndarray, prefixes: np.ndarray, sentences: np.ndarray) -> None:
-        """values: [rows, stores] of one step; prefixes, sentences: as for ``RecentNearness``"""
-        rows, kept = self._paths.step(prefixes, sentences)
+    def add(self, values: np.ndarray) -> None:
+        """values: [rows, stores] of the step that ``paths`` has made last"""
+        rows, kept = self._paths.last
         sums = kept[:, None] * self._steps[-1][1][rows] + values if len(rows) else values.astype(np.float64)
         self._steps.append((self._paths.names, sums))
 
@@ -148,11 +150,15 @@ class Said:
         return (0.0,) * self._stores
 
 
+_NO_STEP = np.zeros(0, np.int64), np.zeros(0, bool)
+
+
 class Paths:
     """Follows hypotheses from step to step by their prefixes, wherever they stand in the beam."""
 
     def __init__(self) -> None:
         self.names = np.zeros(0, np.uint64)  # of the present step's
+        self.last = _NO_STEP  # what ``step`` gave last
 
     def begin(self) -> None:
         """Begin another search."""
@@ -163,13 +169,13 @@ class Paths:
 
         prefixes: [rows, length]; sentences: [rows] → [rows] and [rows] bool
         """
-        before, self.names = self.names, _names(prefixes, sentences)
-        if not len(before):
-            return np.zeros(0, np.int64), np.zeros(0, bool)
-        order = np.argsort(before)
-        parents = _names(prefixes[:, :-1], sentences)
-        rows = order[np.searchsorted(before[order], parents).clip(max=len(order) - 1)]
-        return rows, before[rows] == parents
+        before, self.names, self.last = self.names, _names(prefixes, sentences), _NO_STEP
+        if len(before):
+            order = np.argsort(before)
+            parents = _names(prefixes[:, :-1], sentences)
+            rows = order[np.searchsorted(before[order], parents).clip(max=len(order) - 1)]
+            self.last = rows, before[rows] == parents
+        return self.last
 
 
 def _names(prefixes: np.ndarray, sentences: np.ndarray) -> np.ndarray:

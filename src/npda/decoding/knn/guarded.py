@@ -53,7 +53,7 @@ class GuardedFusion:
         self.stores = [store for store in stores if not _is_inactive(store)] or list(stores[:1])
         self.counter = counter
         self._evidence = RecentNearness(len(self.stores))
-        self._said = Said(len(self.stores))
+        self._said = Said(len(self.stores), self._evidence.paths)
         self._open = Openness(len(self.stores))
         self._begins = Beginnings()
 
@@ -98,7 +98,7 @@ class GuardedFusion:
             values.append(tokens)
             lambdas.append(lambda_)
         self._let_exact_decide(found, weights, lambdas)
-        self._said.add(torch.cat(lambdas, dim=1).cpu().numpy(), asked.prefixes, asked.sentences)
+        self._said.add(torch.cat(lambdas, dim=1).cpu().numpy())
         total = torch.stack(lambdas).sum(dim=0)
         columns = torch.cat(weights, dim=1)
         return Say(
