@@ -86,7 +86,7 @@ class AdaptOptions:
     language: of the translations, for models with several; source_language: of the speech, likewise;
     search: of the model alone; decodes: settings that tuning may decode; adaptive: k and λ are chosen token by token,
     by a network that is trained on dev, if it wins there; unguarded: the store steers whatever is said; samples: of
-    the bootstrap; hire: workers of a cluster that make the store
+    the bootstrap; hire: workers of a cluster that make the store; licence: of the text, for the store's card
     """
 
     text_path: TextPath = field(default_factory=TextPath)
@@ -100,6 +100,7 @@ class AdaptOptions:
     unguarded: bool = False
     samples: int = 1000
     hire: WorkersFor | None = None
+    licence: str = ""
 
 
 def adapt(inputs: Inputs, options: AdaptOptions = AdaptOptions(), progress: bool = True) -> Adaptation:
@@ -205,12 +206,13 @@ class _Adapting:
             "model": self.backbone.model_digest(),
             "text": [self.inputs.text.name, short_digest(self.inputs.text), dropped.digest],
             "settings": [options.language, options.speak, options.index],
+            **({"licence": options.licence} if options.licence else {}),
         }
 
         def build() -> None:
             pairs = (found for found in _checked(self.inputs.text, leakage) if isinstance(found, Pair))
             kind = "spoken" if self.speaker else "text"
-            source = Source(self.inputs.text.name, pairs, kind, dropped.kept, self.speaker)
+            source = Source(self.inputs.text.name, pairs, kind, dropped.kept, self.speaker, licence=options.licence)
             chunk = SPOKEN_CHUNK if self.speaker else CHUNK
             how = BuildOptions(options.index, language=options.language, chunk=chunk, progress=self.progress)
             place = self.reader.directory, options.source_language, self.backbone

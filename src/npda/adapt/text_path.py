@@ -89,10 +89,11 @@ def build_counter_for(
     source_language: str | None,
     device: str,
     progress: bool,
+    licence: str = "",
 ) -> CounterStore:
     """The counter-store of a model that has just learnt to read, beside its text path; or the one it made before.
 
-    text, triplets: see ``general_text``; dev: manifests, whose sentences are kept to measure by
+    text, triplets: see ``general_text``; dev: manifests, whose sentences are kept to measure by; licence: of the text
     """
     backbone = load_backbone(home, source_language, device)
     if (home / FOLDER / STORE).is_dir():
@@ -103,7 +104,7 @@ def build_counter_for(
         shutil.rmtree(found.path)  # of a text path that has changed since
     held_out = general_text((), dev)
     return build_counter(
-        backbone, general_text(text, triplets), home / FOLDER, held_out, BuildOptions(progress=progress)
+        backbone, general_text(text, triplets), home / FOLDER, held_out, BuildOptions(progress=progress), licence
     )
 
 

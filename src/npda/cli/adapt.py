@@ -13,6 +13,7 @@ from npda.cli.options import (
     Decodes,
     Device,
     Language,
+    Licence,
     Quiet,
     Ray,
     SourceLanguage,
@@ -73,6 +74,7 @@ def adapt(
         ),
     ] = False,
     unguarded: Unguarded = False,
+    licence: Licence = "",
     ray: Ray = None,
     worker_cpus: WorkerCpus = None,
     worker_gpus: WorkerGpus = None,
@@ -127,6 +129,7 @@ def adapt(
         adaptive=adaptive,
         unguarded=unguarded,
         hire=hire,
+        licence=licence,
     )
     inputs = Inputs(model, text, dev, out, test, general_test)
     found = run(inputs, options, progress=shows_progress(quiet, verbose, as_json))

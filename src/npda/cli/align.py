@@ -13,6 +13,7 @@ from npda.cli.options import (
     AsJson,
     Device,
     LearningRate,
+    Licence,
     MaxEpochs,
     Quiet,
     Seed,
@@ -70,6 +71,7 @@ def align(
             "BF16 or AMX, others compute in float32 [default: float32; bfloat16 for large models]."
         ),
     ] = None,
+    licence: Licence = "",
     as_json: AsJson = False,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -113,9 +115,9 @@ def align(
     options = AlignOptions(variant, layers, dropout, subword_alpha, tuple(text or ()))
     progress = shows_progress(quiet, verbose, as_json)
     summary = train_alignment(
-        directory, triplets, dev, out, settings, options, source_language, progress, device=device
+        directory, triplets, dev, out, settings, options, source_language, progress, device=device, licence=licence
     )
-    counter = build_counter_for(out, text or (), triplets, dev, source_language, device, progress)
+    counter = build_counter_for(out, text or (), triplets, dev, source_language, device, progress, licence)
     if as_json:
         print(json.dumps({**asdict(summary), "counter": str(counter.path)}, default=str))
     else:

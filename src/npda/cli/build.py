@@ -14,6 +14,7 @@ import typer
 from npda.cli.options import (
     AsJson,
     Device,
+    Licence,
     Model,
     PairsFile,
     Precision,
@@ -61,6 +62,7 @@ def build(
         int | None, typer.Option(min=0, help="Candidates re-ranked exactly, per neighbour; 0 for none.")
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Add to the datastore, which keeps its index.")] = False,
+    licence: Licence = "",
     counter: Annotated[
         bool, typer.Option("--counter", help="Build the model's counter-store, of general text, once for all domains.")
     ] = False,
@@ -130,7 +132,7 @@ def build(
         )
     hire = workers_for(ray, worker_cpus, worker_gpus, device, precision)
     inputs = (text, source, target, tmx, speech, name, source_language, language)
-    given = _source(*inputs)
+    given = replace(_source(*inputs), licence=licence)
 
     from npda.cli.inspect import print_store
     from npda.datastore.source import CHUNK, SPOKEN_CHUNK, BuildOptions
@@ -154,8 +156,8 @@ def build(
         if counter:
             from npda.datastore.counter import build_counter, home_for
 
-            place = out or home_for(backbone, home)
-            store = build_counter(backbone, list(_pairs(given.sentences)), place, options=options).store
+            place, general = out or home_for(backbone, home), list(_pairs(given.sentences))
+            store = build_counter(backbone, general, place, options=options, licence=licence).store
         else:
             assert out is not None
             build_new = partial(Datastore.build_from, backbone, given, out)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from npda.datastore.store import Datastore
-    from npda.decoding.knn.tuned import Tuned
-    from npda.decoding.knn.tuned_guard import FittedGuard
 
 
 def inspect(
@@ -75,18 +73,22 @@ def print_store(store: Datastore, as_json: bool = False, verified: bool = False)
     from rich.console import Console
     from rich.table import Table
 
+    from npda.datastore.facts import described, measured
+
     table = Table(title=_plain(str(store.path)), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in [*_rows(store), *_card(load_tuned_record(store), load_guard(store))]:
+    for name, value in [*described(store.info), *measured(load_tuned_record(store), load_guard(store))]:
         table.add_row(name, _plain(value))
     if verified:
         table.add_row("verified", "every checksum, count, key and value is as it should be")
-    sources = Table("source", "kind", "sentences", "keys", "left out", title="sources", title_justify="left")
+    columns = ("source", "kind", "sentences", "keys", "left out", "languages", "licence")
+    sources = Table(*columns, title="sources", title_justify="left")
     for source in store.info.sources:
         numbers = (f"{number:,}" for number in (source.sentences, source.keys, source.skipped))
         kind = f"{source.kind} ({source.voice})" if source.voice else source.kind
-        sources.add_row(_plain(source.name), _plain(kind), *numbers)
+        told = (", ".join(source.languages), source.licence or "not told")
+        sources.add_row(_plain(source.name), _plain(kind), *numbers, *map(_plain, told))
     console = Console()
     console.print(table)
     console.print(sources)
@@ -97,57 +99,3 @@ def _plain(text: str) -> Text:
     from rich.text import Text
 
     return Text(printable(text))
-
-
-def _rows(store: Datastore) -> list[tuple[str, str]]:
-    info, sizes = store.info, store.sizes()
-    index, recall = info.index, info.index.recall
-    searched = "all keys compared" if index.directory is None else f"nprobe {index.nprobe}, rerank {index.rerank}"
-    measured = "1 by definition" if index.directory is None else "not measured"
-    if recall is not None:
-        measured = f"{recall.value:.3f} ({recall.queries} queries as of a new sentence, {recall.keys:,} keys)"
-    scale = "not measured yet" if info.distance_scale is None else f"{info.distance_scale:.4g}"
-    per_key = sizes["keys"] / max(info.count, 1)
-    compressed = [f"{info.pruned:,} keys left out, others nearby say the same"] if info.pruned else []
-    if (projection := info.projection) is not None:
-        share = f"{100 * projection.variance:.1f} % of the variance"
-        compressed.append(f"{info.dim} of {projection.dim} dimensions with {share}")
-    return [
-        ("entries", f"{info.count:,} keys of {info.dim} × {info.dtype}"),
-        *([("compressed", "; ".join(compressed))] if compressed else []),
-        ("made of", ", ".join(info.kinds) or "nothing"),
-        ("keys", f"{_bytes(sizes['keys'])}, {per_key:.1f} B/key ({info.key})"),
-        ("index", f"{index.factory}: {searched} (asked for: {index.asked})"),
-        ("index size", f"{_bytes(sizes['index'])}, {index.bytes_per_key:.1f} B/key"),
-        ("recall@8", measured),
-        ("distance scale", scale),
-        ("on disk", f"{_bytes(sizes['total'])} in {len(info.shards)} shards"),
-        ("model", f"{info.backbone.name} {info.backbone.digest[:12]}"),
-        ("vocabulary", f"{info.vocabulary_size:,} tokens, {info.vocabulary[:12]}"),
-        ("digest", store.digest[:12]),
-    ]
-
-
-def _card(tuned: Tuned | None, guard: FittedGuard | None) -> list[tuple[str, str]]:
-    """What the store was tuned to, what it gained in its domain, and what it cost general sentences."""
-    if tuned is None:
-        return [("tuned", "not yet: run `npda tune`")]
-    options = tuned.options
-    settings = f"k {options.k}, λ {options.lambda_:g}, T {options.temperature:g}, α {tuned.length_penalty:g}"
-    gain = f"BLEU {tuned.base_bleu:.1f} → {tuned.bleu:.1f}"
-    if tuned.chrf is not None and tuned.base_chrf is not None:
-        gain += f", chrF {tuned.base_chrf:.1f} → {tuned.chrf:.1f}"
-    rows = [("tuned", f"{settings} ({tuned.way})"), ("gain on dev", gain)]
-    if guard is None:
-        return [*rows, ("gate", "none: left on, the store steers whatever is said")]
-    return [*rows, *zip(("gate", "price"), (line.split(": ", 1)[1] for line in guard.lines()), strict=False)]
-
-
-def _bytes(count: int) -> str:
-    """1536 → 1.5 KB"""
-    size, unit = float(count), "B"
-    for larger in ("KB", "MB", "GB", "TB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.1f} {unit}" if unit != "B" else f"{count} B"

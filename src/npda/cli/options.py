@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from npda.corpus.languages import language_code
+from npda.io.card import check_licence
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -164,6 +165,15 @@ TunedLengthPenalty = Annotated[
 ]
 MaxLength = Annotated[int, typer.Option(min=1, help="Longest translation, in tokens.")]
 Decodes = Annotated[int, typer.Option(min=1, help="Number of settings that tuning tries out by decoding.")]
+Licence = Annotated[
+    str,
+    typer.Option(
+        "--licence",
+        "--license",
+        callback=check_licence,
+        help="Licence of the data, for the card, such as cc-by-4.0.",
+    ),
+]
 PairsFile = Annotated[Path | None, typer.Option(help="Sentence pairs: a TSV with src_text and tgt_text (.gz too).")]
 
 Seed = Annotated[int | None, typer.Option(help="Seed of weights, data order and dropout.")]

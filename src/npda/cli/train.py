@@ -13,6 +13,7 @@ from npda.cli.options import (
     AsJson,
     Device,
     LearningRate,
+    Licence,
     MaxEpochs,
     MaxUpdates,
     Quiet,
@@ -90,6 +91,7 @@ def train(
     ] = None,
     average: Annotated[int | None, typer.Option(help="Number of best checkpoints to average at the end.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that compute features.")] = None,
+    licence: Licence = "",
     as_json: AsJson = False,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -159,7 +161,7 @@ def train(
     }
     settings = replace(settings, **{name: value for name, value in changes.items() if value is not None})
     progress = shows_progress(quiet, verbose, as_json)
-    summary = train_speech(manifests, dev, out, model, settings, progress=progress, device=device)
+    summary = train_speech(manifests, dev, out, model, settings, progress=progress, device=device, licence=licence)
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

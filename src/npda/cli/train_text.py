@@ -13,6 +13,7 @@ from npda.cli.options import (
     AsJson,
     Device,
     LearningRate,
+    Licence,
     MaxEpochs,
     MaxUpdates,
     Quiet,
@@ -46,6 +47,7 @@ def train_text(
     learning_rate: LearningRate = None,
     warmup: Warmup = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Padded tokens in a batch (mt: of both sides).")] = None,
+    licence: Licence = "",
     as_json: AsJson = False,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -88,13 +90,13 @@ def train_text(
         from npda.training.tasks.language_model import language_model_defaults, train_language_model
 
         settings = replace(language_model_defaults(preset), **changes)
-        summary = train_language_model(texts, dev, vocabulary, out, settings, preset, progress, device)
+        summary = train_language_model(texts, dev, vocabulary, out, settings, preset, progress, device, licence)
     else:
         from npda.training.tasks.text_model import text_defaults, train_text
 
         model, settings = text_defaults("mini" if preset == "mini" else "cascade")
         model = replace(model, vocabulary=vocabulary, vocabulary_size=vocabulary_size or model.vocabulary_size)
-        summary = train_text(texts, dev, out, model, replace(settings, **changes), progress, device)
+        summary = train_text(texts, dev, out, model, replace(settings, **changes), progress, device, licence)
     if as_json:
         print(json.dumps(asdict(summary), default=str))
     else:

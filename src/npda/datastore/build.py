@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
+from npda.datastore.card import write_card
 from npda.datastore.encode import Encoder
 from npda.datastore.fingerprint import model_fingerprint, vocabulary_digest
 from npda.datastore.format import SHARDS, ModelFingerprint, ShardInfo, SourceInfo, StoreInfo, write_info
@@ -87,6 +88,7 @@ def publish(
         index=build_index(entries, spec, options.index, target, work.index_parts, options.progress, options.workers),
     )
     write_info(work.store, info)
+    write_card(work.store)
     check(work.store)
     os.rename(work.store, path)
     return info
@@ -148,6 +150,7 @@ def encode_source(
         digest=digest.hexdigest(),
         languages=() if None in languages else tuple(sorted(map(str, languages))),
         voice=source.voice.name if source.voice else "",
+        licence=source.licence,
     )
     return info, shards
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from npda.datastore.card import write_card
 from npda.datastore.format import ShardInfo, StoreInfo, write_info
 from npda.datastore.index.build import build_index
 from npda.datastore.index.spec import check_factory, choose
@@ -51,6 +52,7 @@ def compress(store: Datastore, path: Path, options: CompressOptions) -> Datastor
     with atomic_directory(path) as target:
         info = _write(store, target, projection, gone, asked, options.progress)
         write_info(target, info)
+        write_card(target)
     return Datastore.open(path)
 
 

@@ -71,11 +71,12 @@ def build_counter(
     home: Path,
     held_out: Sequence[Pair] = (),
     options: BuildOptions = BuildOptions(),
+    licence: str = "",
 ) -> CounterStore:
     """Build a counter-store of general text, or go on with an interrupted build of the same.
 
     pairs: best of text that the text path was not aligned on; held_out: general sentences to measure by, by default
-    some of the pairs, which are then left out
+    some of the pairs, which are then left out; licence: of the text, for the store's card
     """
     if (home / STORE).exists():
         raise InputError(f"{home} already holds a counter-store: remove the folder to build another one.")
@@ -90,7 +91,8 @@ def build_counter(
         raise InputError("There is too little general text for a counter-store: give at least some hundred pairs.")
     write_pairs(home / HELD_OUT, held_out)
     write_record(home / MODEL, _read_by(backbone))
-    return CounterStore(home, Datastore.build_from(backbone, Source("general", kept, "text"), home / STORE, options))
+    source = Source("general", kept, "text", licence=licence)
+    return CounterStore(home, Datastore.build_from(backbone, source, home / STORE, options))
 
 
 def is_current(counter: CounterStore, backbone: Backbone) -> bool:

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from npda.datastore.build import encode_source, plan
+from npda.datastore.card import renew_card
 from npda.datastore.fingerprint import check_belongs
 from npda.datastore.format import SHARDS, IndexInfo, ShardInfo, StoreInfo, read_info
 from npda.datastore.index.build import build_index, extend_index, filter_index
@@ -122,6 +123,7 @@ def _publish(work: Workspace, path: Path, shards: list[ShardInfo], info: StoreIn
     if info.index.directory is not None and (work.store / info.index.directory).is_dir():
         os.rename(work.store / info.index.directory, path / info.index.directory)
     replace_info(path, info)
+    renew_card(path)
 
 
 def _next_directory(path: Path) -> str:

@@ -5,6 +5,7 @@ STORE/
   shards/00000/             one chunk of sentences: keys, values, sentence ids, positions, texts
   index-00000/index.faiss   absent when every search looks at every key
   projection.safetensors    only where keys have fewer dimensions than the model's states
+  README.md                 the card, for people: see ``npda.datastore.card``
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class SourceInfo(_Part):
     digest: Digest
     languages: tuple[str, ...] = ()  # of the targets, as far as they are named
     voice: str = ""  # that read the text aloud, if one did
+    licence: str = ""  # under which the text may be used, if it was told
 
 
 class Recall(_Part):
@@ -171,11 +173,20 @@ class StoreInfo(_Part):
         named = [source.languages for source in self.sources]
         return tuple(sorted({language for part in named for language in part})) if all(named) else ()
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes on disk. keys are part of the shards; total is the shards, the index and the projection."""
+        shards = [file for shard in self.shards for file in shard.files.items()]
+        keys = sum(file.bytes for name, file in shards if name == "keys.npy")
+        index = sum(file.bytes for file in self.index.files.values())
+        whole = sum(file.bytes for _, file in shards)
+        projection = 0 if self.projection is None else self.projection.file.bytes
+        return {"keys": keys, "index": index, SHARDS: whole, "total": whole + index + projection}
+
     def digest(self) -> str:
         """Changes with every key, value, text and index, not with what was measured afterwards."""
-        # Languages and voices are in the keys already; stores that do not name theirs keep their digest. So do those
-        # that were never compressed.
-        described = {"__all__": {"languages", "voice"}}
+        # Languages and voices are in the keys already, and a licence changes none of them; stores that do not name
+        # theirs keep their digest. So do those that were never compressed.
+        described = {"__all__": {"languages", "voice", "licence"}}
         apart: dict[str, Any] = {"distance_scale": True, "index": {"recall"}, "sources": described}
         apart |= {"pruned": True} | ({"projection": True} if self.projection is None else {})
         content = self.model_dump_json(exclude=apart)

@@ -11,6 +11,7 @@ from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore.format import Kind
 from npda.io import limits
+from npda.io.card import check_licence
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Source:
     """Sentences under one name: pairs, read as text, or utterances, heard, or pairs that a voice reads aloud.
 
     total: how many, for the progress bar, where ``len(sentences)`` cannot tell; voice: with the kind "spoken";
-    audio: folder in which its recordings stay, or are found already; by default each shard's are deleted with it
+    audio: folder in which its recordings stay, or are found already; by default each shard's are deleted with it;
+    licence: under which the sentences may be used, for the store's card
     """
 
     name: str
@@ -62,11 +64,13 @@ class Source:
     total: int | None = None
     voice: Voice | None = None
     audio: Path | None = None
+    licence: str = ""
 
     def __post_init__(self) -> None:
         if (self.kind == "spoken") != (self.voice is not None):
             raise ValueError("a source is spoken if it has a voice")
         check_name(self.name)
+        check_licence(self.licence)
 
 
 def check_name(name: str) -> None:

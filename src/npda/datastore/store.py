@@ -16,7 +16,7 @@ import numpy as np
 from npda.corpus.pairs import Pair
 from npda.datastore.checking import Checking
 from npda.datastore.fingerprint import check_belongs, model_fingerprint
-from npda.datastore.format import INDEX_FILE, INFO, SHARDS, Kind, ModelFingerprint, StoreInfo, read_info
+from npda.datastore.format import INDEX_FILE, INFO, Kind, ModelFingerprint, StoreInfo, read_info
 from npda.datastore.index.exact import ExactSearcher
 from npda.datastore.index.search import IndexSearcher, Searcher
 from npda.datastore.pins import Pin, open_pinned, replace_info
@@ -221,13 +221,8 @@ class Datastore:
         )
 
     def sizes(self) -> dict[str, int]:
-        """Bytes on disk. keys are part of the shards; total is the shards, the index and the projection."""
-        shards = [file for shard in self.info.shards for file in shard.files.items()]
-        keys = sum(file.bytes for name, file in shards if name == "keys.npy")
-        index = sum(file.bytes for file in self.info.index.files.values())
-        whole = sum(file.bytes for _, file in shards)
-        projection = 0 if self.info.projection is None else self.info.projection.file.bytes
-        return {"keys": keys, "index": index, SHARDS: whole, "total": whole + index + projection}
+        """Bytes on disk, see ``StoreInfo.sizes``."""
+        return self.info.sizes()
 
 
 def open_stores(paths: Iterable[str | os.PathLike[str]], backbone: Backbone | None = None) -> list[Datastore]:

@@ -22,6 +22,7 @@ from npda.io.errors import InputError
 from npda.io.files import atomic_directory
 from npda.io.records import as_json
 from npda.models import load_speech2text
+from npda.models.card import About, write_model_card
 from npda.training.loop.settings import ALIGN_MINI, TrainingSettings
 from npda.training.tasks.align import AlignOptions, train_alignment
 from npda.training.tasks.speech import SpeechModel, defaults, train_speech
@@ -158,9 +159,16 @@ def export(aligned: Path, out: Path, made: Provenance) -> DemoModel:
     with atomic_directory(out) as temporary:
         load_speech2text(aligned).half().save_pretrained(temporary)
         (temporary / FILE).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_card(temporary)
         for path in temporary.rglob("*.safetensors"):
             path.chmod(0o644)  # written for their owner alone, and yet for everybody in a package
     return DemoModel(out, made)
+
+
+def write_card(directory: Path) -> None:
+    """The card of a model in this form."""
+    data = ("general/train.tsv of the embedded corpus, made by npda",)
+    write_model_card(directory, About("aligned", data, languages=("de", "en"), licence="apache-2.0"))
 
 
 def _digests(directory: Path) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ _NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w-][\w.-]*))?")  # owner/
 _SNAPSHOT = re.compile(r"models--(.+?)--(.+)")  # a folder of the hub's cache
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 WEIGHTS = "model.safetensors"  # where there is one file; else those that an index names
-_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")  # no pickled weights, no code
+_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "README.md")  # no pickled weights, no code
 
 
 def model_directory(model: str | Path) -> Path:
     """The directory of a model; one that has only a name on the hub is fetched once and kept in the hub's cache.
 
-    Of what there is only safetensors, configurations and vocabularies are fetched: no pickled weights, no code.
+    Only safetensors, configurations, vocabularies and the card are fetched: no pickled weights, no code.
     """
     directory, found = Path(model), _NAME.fullmatch(str(model))
     if directory.exists() or found is None:

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,6 +102,7 @@ class StoreBuilder:
         options = BuildOptions(language=language, chunk=_CHUNK)
         pairs = self.settings.data / FOLDER / job.id / PAIRS
         source = Source(name, stream_pairs(pairs) if pairs.is_file() else (), "text", job.spec.get("pairs"))
+        source = replace(source, licence=job.spec.get("licence", ""))
         if job.kind == "create":
             if not home.is_dir():
                 home.parent.mkdir(parents=True, exist_ok=True)

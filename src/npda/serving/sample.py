@@ -14,12 +14,14 @@ from npda.corpus import mini
 from npda.corpus.manifest import read_manifest
 from npda.corpus.mini.grammar import sentences
 from npda.corpus.pairs import Pair
+from npda.datastore.card import renew_card
 from npda.datastore.counter import FOLDER, STORE, build_counter
+from npda.datastore.measured import Price
 from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.decoding.knn import tuned
 from npda.decoding.knn.tuned import Tuned
-from npda.decoding.knn.tuned_guard import FittedGuard, Price, save_guard
+from npda.decoding.knn.tuned_guard import FittedGuard, save_guard
 from npda.demo.model import LANGUAGE, copy_model, open_model
 from npda.demo.model import SHIPPED as MODEL
 from npda.io.files import atomic_write
@@ -92,6 +94,7 @@ def _tell(store: Datastore, counter: Datastore) -> None:
     known = _TUNED.model_copy(update={"store": store.digest})
     with atomic_write(store.path / tuned.FILE) as temporary:
         temporary.write_text(known.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
+    renew_card(store.path)
 
 
 def _text(domain: str, seed: int = 0) -> list[Pair]:

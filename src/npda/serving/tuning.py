@@ -18,6 +18,7 @@ import numpy as np
 
 from npda.corpus.leakage import LeakageFilter
 from npda.corpus.pairs import Pair
+from npda.datastore.card import renew_card
 from npda.datastore.counter import find_counter
 from npda.datastore.retrieval.hiding import Hiding
 from npda.datastore.shards import Shard
@@ -67,6 +68,7 @@ def tune_store(store: Datastore, backbone: Backbone, directory: Path | None, lan
             logger.info("%s is not tuned: %s", store.path.name, error)
     if store.info.distance_scale is None and (scale := distance_scale(store)) is not None:
         store.with_distance_scale(scale)
+    renew_card(store.path)
     return 0
 
 

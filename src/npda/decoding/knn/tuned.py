@@ -4,46 +4,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
+from npda.datastore.measured import TUNED as FILE
+from npda.datastore.measured import TunedRecord, read_measured
 from npda.datastore.store import Datastore
 from npda.decoding.knn.adaptive import AdaptiveCombiner, load_adaptive
 from npda.decoding.knn.combiners import Combiner, KnnOptions
-from npda.io import limits
-from npda.io.errors import InputError
-from npda.io.sealed import read_sealed
-
-FILE = "knn.json"
 
 logger = logging.getLogger(__name__)
 
 
-class Tuned(BaseModel):
-    """All of ``knn.json``.
-
-    length_penalty: of the search that these parameters go with; end_weight: how much the neighbours' votes for the end
-    of the sentence count, 1 as any other; bleu, chrf, base_bleu, base_chrf: on dev, with the store and without;
-    store: digest of what was tuned
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    format: Literal[1] = 1
-    k: Annotated[int, Field(ge=limits.K.least, le=limits.K.most)]
-    lambda_: Annotated[float, Field(ge=0, le=1, alias="lambda")]
-    temperature: Annotated[float, Field(ge=limits.TEMPERATURE.least, le=limits.TEMPERATURE.most)]
-    way: Literal["speech", "text"]
-    beam: Annotated[int, Field(ge=1)]
-    length_penalty: Annotated[float, Field(ge=limits.LENGTH_PENALTY.least, le=limits.LENGTH_PENALTY.most)]
-    end_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
-    bleu: float
-    base_bleu: float
-    chrf: float | None = None
-    base_chrf: float | None = None
-    store: str
+class Tuned(TunedRecord):
+    """All of ``knn.json``, as settings of a search."""
 
     @property
     def options(self) -> KnnOptions:
@@ -75,18 +47,9 @@ def load_tuned(store: Datastore) -> KnnOptions | None:
 
 def load_tuned_record(store: Datastore) -> Tuned | None:
     """All that is known of a store's tuning, the length penalty included, or None if it was never tuned."""
-    path: Path = store.path / FILE
-    if not path.is_file():
-        return None
-    try:
-        tuned = Tuned.model_validate(read_sealed(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise InputError(f"{path}: {place}: {first['msg']}; delete the file, or run `npda tune` again.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: {error}; delete the file, or run `npda tune` again.") from None
-    _check_unchanged(store, tuned.store)
+    tuned = read_measured(store.path / FILE, Tuned)
+    if tuned is not None:
+        _check_unchanged(store, tuned.store)
     return tuned
 
 

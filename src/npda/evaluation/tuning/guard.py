@@ -18,6 +18,7 @@ import numpy as np
 from npda.corpus.manifest import Utterance, is_manifest, read_manifest
 from npda.corpus.pairs import Pair, read_pairs
 from npda.datastore.counter import find_counter
+from npda.datastore.measured import Price
 from npda.datastore.retrieval.caching import CachingRetriever
 from npda.datastore.retrieval.protocol import Retriever
 from npda.datastore.store import Datastore
@@ -27,7 +28,7 @@ from npda.decoding.knn.combiners import Combiner, KnnOptions
 from npda.decoding.knn.fusion import EndVotes, KnnFusion
 from npda.decoding.knn.guard import Guard, RecentNearness, nearness
 from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
-from npda.decoding.knn.tuned_guard import FittedGuard, Price
+from npda.decoding.knn.tuned_guard import FittedGuard
 from npda.evaluation.devset import DevSet, Way
 from npda.evaluation.significance import compare
 from npda.evaluation.tuning.likelihood import forced

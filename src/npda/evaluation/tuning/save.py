@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from npda.datastore.card import renew_card
 from npda.datastore.store import Datastore
 from npda.decoding.knn.tuned import FILE, Tuned
 from npda.decoding.knn.tuned_guard import FittedGuard, save_guard
@@ -29,6 +30,7 @@ def save_tuned(store: Datastore, tuning: Tuning) -> Datastore:
         store=store.digest,
     )
     write_sealed(store.path / FILE, tuned.model_dump(mode="json", by_alias=True))
+    renew_card(store.path)
     return store.with_distance_scale(tuning.scale) if tuning.scale > 0 else store
 
 

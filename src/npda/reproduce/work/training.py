@@ -12,6 +12,7 @@ from torch import nn
 
 from npda.io.files import atomic_write
 from npda.models import load_backbone
+from npda.models.card import About, write_model_card
 from npda.models.language_model import LanguageModel
 from npda.models.speech2text import Speech2Text
 from npda.models.whisper import Whisper
@@ -168,6 +169,7 @@ def take_over(
     """A model that somebody else has trained, as the base of all others."""
     backbone = load_backbone(model, source_language)
     backbone.save_pretrained(directory / MODEL)
+    write_model_card(directory / MODEL, About("translator", (), model))
     total = sum(p.numel() for p in cast(nn.Module, backbone).parameters())
     with atomic_write(directory / _PARAMETERS) as temporary:
         temporary.write_text(json.dumps({"total": total, "tuned": 0}))

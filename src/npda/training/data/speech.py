@@ -230,6 +230,11 @@ def fingerprint(utterances: Sequence[Utterance]) -> str:
     return digest.hexdigest()
 
 
+def spoken_and_written(utterances: Sequence[Utterance]) -> tuple[str, ...]:
+    """The languages of some utterances, as far as they are named."""
+    return tuple(sorted({language for u in utterances for language in (u.src_lang, u.tgt_lang) if language}))
+
+
 def text_of(utterance: Utterance, task: Task) -> str:
     """What the model should say: the translation, or the transcript."""
     if task == "st":

@@ -15,9 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from npda.io.card import FILE as CARD
+from npda.io.card import is_ours
 from npda.io.errors import InputError
 from npda.io.locks import Lock
 from npda.io.records import as_json, write_record
+from npda.models.card import About, write_model_card
 from npda.training.loop.checkpoints import Checkpoints, flush
 from npda.training.loop.log import TrainingLog
 from npda.training.loop.processes import running
@@ -33,7 +36,15 @@ class Run:
     holds a run with other settings or another description is refused, as soon as it has a checkpoint to lose.
     """
 
-    def __init__(self, out: str | Path, settings: TrainingSettings, description: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        out: str | Path,
+        settings: TrainingSettings,
+        description: Mapping[str, Any],
+        about: About | None = None,
+    ) -> None:
+        """about: for the model's card; without it there is none"""
+        self._about = about
         self.out = Path(out)
         self.directory = self.out / "train"
         self.start = self.directory / "start"
@@ -67,14 +78,16 @@ class Run:
             shutil.rmtree(remains, ignore_errors=True)
         write_record(self._settings, self._identity)
 
-    def publish(self, write: Callable[[Path], None]) -> None:
+    def publish(self, write: Callable[[Path], None], examples: int, dev: Mapping[str, float]) -> None:
         """Have the model written into a directory of its own, then move its files to ``out``.
 
-        config.json comes last: a directory without one is not taken for a model.
+        config.json comes last: a directory without one is not taken for a model. examples, dev: for the model's card
         """
         with TemporaryDirectory(dir=self.directory, prefix=_UNPUBLISHED) as temporary:
             model = Path(temporary)
             write(model)
+            if self._about is not None and is_ours(self.out / CARD):
+                write_model_card(model, self._about, self._identity["settings"], examples, dev)
             files = [path.relative_to(model) for path in model.rglob("*") if path.is_file()]
             for name in sorted(files, key=lambda name: (name == Path("config.json"), name)):
                 (self.out / name).parent.mkdir(parents=True, exist_ok=True)

@@ -185,7 +185,7 @@ class _Trainer:
             restore(self.objective, checkpoints.average(averaged))
             dev = self._dev_means()
         if self.processes.is_main_process:
-            self.run.publish(publish)
+            self.run.publish(publish, len(self.data.lengths), dev)
             self.run.log.write("end", update=state.update, averaged=averaged, **dev)
         self.processes.wait_for_everyone()
         return TrainingSummary(self.run.out, state.update, state.epoch, dev, averaged, state.seconds)

@@ -16,11 +16,12 @@ from npda.io.errors import InputError
 from npda.io.progress import SHORT, stage
 from npda.models import is_public, load_backbone
 from npda.models.backbone import Backbone, LearnsToRead
+from npda.models.card import About, names
 from npda.models.config import read_config
 from npda.models.devices import choose_device
 from npda.text import Vocabulary
 from npda.training.data.copy_task import copy_data
-from npda.training.data.speech import fingerprint, occurring
+from npda.training.data.speech import fingerprint, occurring, spoken_and_written
 from npda.training.data.subwords import SubwordSampling
 from npda.training.data.teacher import TeacherStates
 from npda.training.loop.batching import BatchPlan
@@ -94,12 +95,14 @@ def train_alignment(
     progress: bool = True,
     teacher: str | Path | None = None,
     device: str | torch.device = "auto",
+    licence: str = "",
 ) -> TrainingSummary:
     """Write the model with a trained text encoder to ``out``; a run that was interrupted there goes on.
 
     source_language: that is spoken, for models that have to be told
     teacher: directory of ``compute_teacher`` for the same model and data; by default one in the run's own
     device: see ``npda.models.devices``
+    licence: of the data, for the model's card
     """
     device = training_device(running(), device)
     with stage(f"loading {model}", progress, SHORT):
@@ -113,7 +116,8 @@ def train_alignment(
         "dev": fingerprint(dev_data),
         **options.description(),
     }
-    with Run(out, settings, description) as run:
+    about = About("aligned", names([*triplets, *options.text]), model, spoken_and_written(data), licence)
+    with Run(out, settings, description, about) as run:
         torch.manual_seed(settings.seed)
         layers = 0 if variant == "embedding-only" else options.layers
         text_encoder = backbone.add_text_encoder(layers, options.dropout)

@@ -14,8 +14,9 @@ from npda.corpus.manifest import read_manifest
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.models import load_speech2text
+from npda.models.card import About, names
 from npda.models.speech2text import TEXT_DIRECTORY
-from npda.training.data.speech import SpeechData, fingerprint
+from npda.training.data.speech import SpeechData, fingerprint, spoken_and_written
 from npda.training.data.text import TextData, read_texts
 from npda.training.loop.batching import BatchPlan
 from npda.training.loop.mixing import Mixed, MixedData, MixedPlan
@@ -44,6 +45,7 @@ def train_joint(
     batch_tokens: int | None = None,
     progress: bool = True,
     device: str | torch.device = "auto",
+    licence: str = "",
 ) -> TrainingSummary:
     """Write the jointly trained model to ``out``; a run that was interrupted there goes on.
 
@@ -52,6 +54,7 @@ def train_joint(
     text: in-domain pairs (.tsv); layers: of a random text encoder, by default as many as the speech encoder has
     batch_tokens: of both sides in a batch of text, by default a third of ``batch_frames``
     device: see ``npda.models.devices``
+    licence: of the data, for the model's card
     """
     backbone = load_speech2text(model)
     utterances, dev_utterances = (
@@ -72,7 +75,8 @@ def train_joint(
     source = backbone.source if settings.ctc_weight > 0 else None
     if settings.ctc_weight > 0 and source is None:
         raise InputError("The CTC loss needs a model with a vocabulary of transcripts; set ctc_weight to 0.")
-    with Run(out, settings, description) as run:
+    about = About("aligned", names([*triplets, *text]), model, spoken_and_written(utterances), licence)
+    with Run(out, settings, description, about) as run:
         torch.manual_seed(settings.seed)
         if backbone.text_encoder is None:
             backbone.add_text_encoder(layers)

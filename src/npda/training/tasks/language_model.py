@@ -9,6 +9,7 @@ import torch
 
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
+from npda.models.card import About, names
 from npda.models.language_model import PRESETS, LanguageModel
 from npda.text import Vocabulary
 from npda.training.data.text import TargetData, read_targets
@@ -32,12 +33,14 @@ def train_language_model(
     preset: str = "paper",
     progress: bool = True,
     device: str | torch.device = "auto",
+    licence: str = "",
 ) -> TrainingSummary:
     """Write a language model to ``out``; a run that was interrupted there goes on.
 
     texts, dev: pairs or manifests (.tsv), whose target side counts, or plain text, a sentence a line
     vocabulary: directory of the translator it is to advise
     device: see ``npda.models.devices``
+    licence: of the texts, for the model's card
     """
     if preset not in PRESETS:
         raise InputError(f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}.")
@@ -49,7 +52,7 @@ def train_language_model(
         "train": [short_digest(Path(file)) for file in texts],
         "dev": [short_digest(Path(file)) for file in dev],
     }
-    with Run(out, settings, description) as run:
+    with Run(out, settings, description, About("language model", names(texts), licence=licence)) as run:
         torch.manual_seed(settings.seed)
         model = LanguageModel.create(preset, target)
         return train(

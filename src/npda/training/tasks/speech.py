@@ -18,12 +18,13 @@ from npda.io.files import atomic_directory
 from npda.io.progress import SHORT, stage
 from npda.models import is_public, load_speech2text, load_trainable
 from npda.models.backbone import Tokens
+from npda.models.card import About, names
 from npda.models.layers.adapters import ANY
 from npda.models.layers.feature_selection import FeatureSelection
 from npda.models.speech2text import ADAPTERS_DIRECTORY, PRESETS, SELECTION_DIRECTORY, SOURCE_DIRECTORY, Speech2Text
 from npda.text import Vocabulary
 from npda.training.data.features import FeatureStore
-from npda.training.data.speech import SpeechData, Task, fingerprint, text_of
+from npda.training.data.speech import SpeechData, Task, fingerprint, spoken_and_written, text_of
 from npda.training.loop.processes import running
 from npda.training.loop.run import Run
 from npda.training.loop.settings import FINE_TUNE, MINI, TrainingSettings
@@ -127,18 +128,22 @@ def train_speech(
     on_evaluate: Callable[[Trainable, int], Mapping[str, float]] | None = None,
     progress: bool = True,
     device: str | torch.device = "auto",
+    licence: str = "",
 ) -> TrainingSummary:
     """Train a model and write it to ``out``; a run that was interrupted there goes on.
 
     on_evaluate: called with the model and the update at every evaluation, gives more figures for the log
     device: see ``npda.models.devices``
+    licence: of the data, for the model's card
     """
     utterances = _read(train_manifests)
     dev_utterances = _read(dev_manifests)
     described = {"train": fingerprint(utterances), "dev": fingerprint(dev_utterances)}
     processes = running()
     progress = progress and processes.is_main_process
-    run = Run(out, settings, {**model.description(), **described})
+    kind = "recogniser" if model.task == "asr" else "translator"
+    about = About(kind, names(train_manifests), model.start, spoken_and_written(utterances), licence)
+    run = Run(out, settings, {**model.description(), **described}, about)
     torch.manual_seed(settings.seed)
     # Before anything is written: options that do not suit the model are refused here.
     start = _go_on(model, model.start) if model.start is not None else None

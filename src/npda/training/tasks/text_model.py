@@ -13,6 +13,7 @@ import torch
 from npda.io.digests import short_digest
 from npda.io.errors import InputError
 from npda.io.files import atomic_directory
+from npda.models.card import About, names
 from npda.models.speech2text import SOURCE_DIRECTORY
 from npda.models.text2text import PRESETS, Text2Text
 from npda.text import Vocabulary
@@ -69,11 +70,13 @@ def train_text(
     settings: TrainingSettings = TrainingSettings(spec_augment=None),
     progress: bool = True,
     device: str | torch.device = "auto",
+    licence: str = "",
 ) -> TrainingSummary:
     """Write a translator of text to ``out``; a run that was interrupted there goes on.
 
     pairs, dev: .tsv with src_text and tgt_text, manifests with transcripts included
     device: see ``npda.models.devices``
+    licence: of the pairs, for the model's card
     """
     description = {
         "task": "mt",
@@ -81,7 +84,8 @@ def train_text(
         "train": [short_digest(Path(file)) for file in pairs],
         "dev": [short_digest(Path(file)) for file in dev],
     }
-    with Run(out, settings, description) as run:
+    about = About("text translator", names(pairs), licence=licence)
+    with Run(out, settings, description, about) as run:
         if running().is_main_process and not run.start.is_dir():
             _prepare(run.start, pairs, model)
         running().wait_for_everyone()
