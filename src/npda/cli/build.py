@@ -109,7 +109,7 @@ def build(
             --language de --append --out store
 
         npda build --model runs/demo/model --text runs/demo/data/domain-dev.tsv \\
-            --speak espeak:en-us@300 --out spoken
+            --speak espeak:en-us@300 --out spoken-store
 
         npda build --model runs/demo/model --text runs/demo/data/general.tsv --counter --out counter
     """
