@@ -9,10 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npda.cli.options import Device, Language, Precision, Quiet, SourceLanguage, Verbose, shows_progress
+from npda.cli.options import (
+    Device,
+    Language,
+    Partial,
+    PartReplicas,
+    Parts,
+    Precision,
+    Quiet,
+    Ray,
+    SourceLanguage,
+    Verbose,
+    shows_progress,
+)
 from npda.io.errors import InputError
 
 if TYPE_CHECKING:
+    from npda.serving.on_cluster import OnCluster
     from npda.serving.settings import Key, Settings
 
 KEYS = "NPDA_API_KEY"  # in the environment, where no list of processes shows them
@@ -58,6 +71,17 @@ def serve(
     int8: Annotated[bool, typer.Option("--int8", help="Compute with 8-bit integers: faster, less exact.")] = False,
     log_content: Annotated[bool, typer.Option("--log-content", help="Write what was said into the log.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Check all options, and stop.")] = False,
+    ray: Ray = None,
+    replicas: Annotated[int, typer.Option(min=1, max=1000, help="With --ray: servers that translate.")] = 1,
+    max_replicas: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="With --ray: as many while requests wait [default: --replicas].")
+    ] = None,
+    replica_cpus: Annotated[
+        float, typer.Option(min=0.01, max=1024, help="With --ray: processors of each of them, and of a part.")
+    ] = 1,
+    parts: Parts = None,
+    part_replicas: PartReplicas = 1,
+    partial: Partial = False,
     device: Device = "auto",
     precision: Precision = "auto",
     quiet: Quiet = False,
@@ -70,6 +94,8 @@ def serve(
 
     Clients of OpenAI's API need its address, http://127.0.0.1:8765/v1. docs/serving.md is for those who keep it
     running, docs/api.md for those who write programs.
+
+    With --ray the server runs on a cluster, several times if wanted, and only reads its stores: docs/scaling-out.md.
 
     Examples:
 
@@ -113,6 +139,9 @@ def serve(
         max_seconds=max_seconds,
         log_content=log_content,
     )
+    on_cluster = _on_cluster(ray, replicas, max_replicas, replica_cpus, parts, part_replicas, partial)
+    if on_cluster is not None and port == 0:
+        raise InputError("A server on a cluster cannot take a free port: name one with --port.")
     check_binding(settings)
     _check_folders(settings, bool(model))
     if check:
@@ -125,10 +154,34 @@ def serve(
 
         made = make_sample(FOLDER, shows_progress(quiet, verbose))
         settings = replace(settings, models={MINI: made.model}, stores=made.stores, examples=examples or made.examples)
-    _run(settings, model is None, quiet)
+    _run(settings, on_cluster, model is None, quiet)
 
 
-def _run(settings: Settings, is_sample: bool, quiet: bool) -> None:
+def _on_cluster(
+    ray: str | None,
+    replicas: int,
+    most: int | None,
+    cpus: float,
+    parts: int | None,
+    part_replicas: int,
+    partial: bool,
+) -> OnCluster | None:
+    if ray is None:
+        if (replicas, most, cpus, parts, part_replicas, partial) != (1, None, 1, None, 1, False):
+            raise InputError(
+                "--replicas, --max-replicas, --replica-cpus, --parts, --part-replicas and --partial are for a cluster: "
+                "give --ray ADDRESS too."
+            )
+        return None
+    if most is not None and most < replicas:
+        raise InputError(f"--max-replicas {most} is less than --replicas {replicas}.")
+    from npda.cluster.search import SearchOnCluster
+    from npda.serving.on_cluster import OnCluster
+
+    return OnCluster(ray, SearchOnCluster(parts, part_replicas, partial, cpus), replicas, most, cpus)
+
+
+def _run(settings: Settings, on_cluster: OnCluster | None, is_sample: bool, quiet: bool) -> None:
     from npda.serving.app import create_app
     from npda.serving.listening import listen
     from npda.serving.logs import write_json_logs
@@ -145,6 +198,11 @@ def _run(settings: Settings, is_sample: bool, quiet: bool) -> None:
             )
 
     write_json_logs()
+    if on_cluster is not None:
+        from npda.serving.on_cluster import serve_on
+
+        serve_on(on_cluster, settings, tell)
+        return
     listen(create_app(settings), settings.host, settings.port, tell)
 
 

@@ -37,14 +37,15 @@ _PAUSE = 0.2  # seconds between two calls to parts that are being started again
 @dataclass(frozen=True)
 class SearchOnCluster:
     """parts: that a store is cut into, by default one for each machine; replicas: of each; partial: a part that does
-    not answer may be left out; cpus: of an actor; shared: actors are found by their names and outlive this process
+    not answer may be left out; cpus: of an actor; shared: what the names of actors begin with that several processes
+    use, and that outlive them
     """
 
     parts: int | None = None
     replicas: int = 1
     partial: bool = False
     cpus: float = 1.0
-    shared: bool = False
+    shared: str = ""
 
     def __post_init__(self) -> None:
         if (self.parts is not None and self.parts < 1) or self.replicas < 1:
@@ -103,12 +104,18 @@ class Parts:
     def ready(self) -> None:
         """Wait until every actor has opened its part."""
         import ray
-        from ray.exceptions import RayTaskError
+        from ray.exceptions import GetTimeoutError, RayTaskError
 
         # Those that are being started again are waited for.
         opening = [replica.ready.options(max_task_retries=-1) for part in self._actors for replica in part]
         try:
-            ray.get([ready.remote() for ready in opening])
+            ray.get([ready.remote() for ready in opening], timeout=_PATIENCE)
+        except GetTimeoutError:
+            self.close()
+            raise InputError(
+                f"The cluster has found no room for {len(opening)} parts of {self._store.path} within "
+                f"{_PATIENCE / 60:.0f} minutes: ask for fewer, or wait until it is less busy."
+            ) from None
         except RayTaskError as error:
             self.close()
             raise sentence(error, "of a part") or error from None
@@ -177,7 +184,7 @@ class SpreadStore(Datastore):
 
     def __init__(self, store: Datastore, parts: Parts) -> None:
         super().__init__(store.path, store.info)
-        self.parts = parts
+        self.parts, self._opened = parts, False
 
     @property
     def left_out(self) -> int:
@@ -189,7 +196,9 @@ class SpreadStore(Datastore):
 
     def ready(self) -> None:
         super().ready()
-        self.parts.ready()
+        if not self._opened:  # a part that is lost later holds up only those who search it
+            self.parts.ready()
+            self._opened = True
 
 
 @contextmanager
@@ -219,6 +228,11 @@ def machines(cpus: float) -> list[str]:
     return found
 
 
+def shared_name(store: Datastore, options: SearchOnCluster) -> str:
+    """What the names of a store's shared actors begin with."""
+    return f"{options.shared} {store.digest[:16]}"
+
+
 def _actors(store: Datastore, options: SearchOnCluster) -> list[list[Any]]:
     """Of every part its replicas, no two on one machine if there are enough."""
     import ray
@@ -234,7 +248,7 @@ def _actors(store: Datastore, options: SearchOnCluster) -> list[list[Any]]:
             node = NodeAffinitySchedulingStrategy(nodes[(part + replica) % len(nodes)], soft=True)
             placed: dict[str, Any] = {"num_cpus": options.cpus, "max_restarts": -1, "scheduling_strategy": node}
             if options.shared:
-                name = f"{store.digest[:16]} {part + 1} of {len(cuts)}, {replica}"
+                name = f"{shared_name(store, options)} {part + 1} of {len(cuts)}, {replica}"
                 placed |= {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
             make: Any = ray.remote(Part).options(**placed)
             replicas.append(make.remote(store.path.absolute(), store.digest, first, end, threads, wanted))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from npda.datastore.retrieval.protocol import Retriever
 from npda.decoding.fusion import Finish, Fusion, WeighingFusion, begin, length_penalties, new_search
 
 
@@ -27,6 +28,10 @@ class RoutedFusion:
         self.routes = tuple(routes)
         self._asked = asked
         self._route = np.array([-1 if route is None else route for route in self.routes], np.int64)
+
+    @property
+    def retrievers(self) -> list[Retriever]:
+        return [retriever for fusion in self.fusions for retriever in getattr(fusion, "retrievers", ())]
 
     def for_sentences(self, sentences: Sequence[int]) -> RoutedFusion | None:
         """The same fusions for a search for some of the sentences; None if the model alone decides all of these."""

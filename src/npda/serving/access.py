@@ -70,6 +70,12 @@ def translating(connection: HTTPConnection) -> Caller:
 def editing(connection: HTTPConnection) -> Caller:
     """Those whose key may change stores and lists of terms."""
     caller = translating(connection)
+    if connection.app.state.npda.settings.reads_only:
+        raise Refusal(
+            403,
+            "This server only reads: change its folder of stores, and send terms with each request.",
+            code="read_only",
+        )
     if not caller.edits:
         raise Refusal(
             403,

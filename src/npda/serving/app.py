@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from npda import __version__
+from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.serving.access import Access, Guarded, check_binding
 from npda.serving.asks import Engine, Library
@@ -35,6 +36,7 @@ from npda.serving.state import State
 from npda.serving.term_learning import TermLearner
 from npda.serving.term_lists import TermLists
 from npda.serving.terms import ServedTerms
+from npda.serving.versions import Opening
 from npda.serving.watch import Watch
 from npda.serving.watching import Watched
 
@@ -45,11 +47,16 @@ _STORES = (stores.router, jobs.router, corrections.router, term_lists.router)
 ROUTERS = (audio.router, live.router, models.router, *_STORES, page.router, service.router)
 
 
-def create_app(settings: Settings, engine: Engine | None = None, library: Library | None = None) -> FastAPI:
-    """A server for these settings; engine and library are made for them unless they are given."""
+def create_app(
+    settings: Settings, engine: Engine | None = None, library: Library | None = None, opening: Opening = Datastore
+) -> FastAPI:
+    """A server for these settings; engine and library are made for them unless they are given.
+
+    opening: whoever searches the stores
+    """
     check_binding(settings)
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)  # what people said is in it
-    state = _state(settings, engine, library)
+    state = _state(settings, engine, library, opening)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -97,14 +104,14 @@ def create_app(settings: Settings, engine: Engine | None = None, library: Librar
     return app
 
 
-def _state(settings: Settings, engine: Engine | None, library: Library | None) -> State:
+def _state(settings: Settings, engine: Engine | None, library: Library | None, opening: Opening) -> State:
     """Parts that were given have no data of their own here; what is made here lies in ``settings.data``."""
     metrics = Metrics()
     database = correcting = terms = work = None
     if library is None:
         database = Database(settings.data)
         kept = Corrections(database)
-        library = made = StoreLibrary(settings, database, kept)
+        library = made = StoreLibrary(settings, database, kept, opening)
         engine = engine or _engine(settings, library, metrics)
         correcting = Correcting(settings, engine, made, kept)
         terms = ServedTerms(settings, TermLists(database), TermLearner(settings, engine, made, database))

@@ -34,7 +34,7 @@ from npda.serving.errors import Refusal
 from npda.serving.held import Counter, HeldStores, Member
 from npda.serving.overlay import Overlays
 from npda.serving.settings import Settings
-from npda.serving.versions import Stamp, Version, current, stamp_of
+from npda.serving.versions import Opening, Stamp, Version, current, stamp_of
 from npda.translator import Translator
 
 STORES, VERSIONS = "stores", "versions"
@@ -57,12 +57,20 @@ def check_name(name: str, what: str = "A store") -> str:
     return name
 
 
-class StoreLibrary:
-    """Implements ``asks.Library``. overlays: corrections, which lie over the stores"""
+def stores_in(folder: Path) -> list[Path]:
+    """The stores of a folder, or the one that it is."""
+    inside = [folder] if (folder / INFO).is_file() else sorted(folder.iterdir())
+    return [path for path in inside if NAME.fullmatch(path.name) and (path / INFO).is_file()]
 
-    def __init__(self, settings: Settings, database: Database, overlays: Overlays | None = None) -> None:
+
+class StoreLibrary:
+    """Implements ``asks.Library``. overlays: corrections, which lie over the stores; opening: whoever searches them"""
+
+    def __init__(
+        self, settings: Settings, database: Database, overlays: Overlays | None = None, opening: Opening = Datastore
+    ) -> None:
         self.settings, self.database = settings, database
-        self.overlays = overlays
+        self.overlays, self._opening = overlays, opening
         self.stores, self.versions = settings.data / STORES, settings.data / VERSIONS
         self.stores.mkdir(parents=True, exist_ok=True)
         self.versions.mkdir(parents=True, exist_ok=True)
@@ -227,10 +235,8 @@ class StoreLibrary:
         for folder, editable in ((self.stores, True), (self.settings.stores, False)):
             if folder is None or not folder.is_dir():
                 continue
-            inside = [folder] if not editable and (folder / INFO).is_file() else sorted(folder.iterdir())
-            for path in inside:
-                if NAME.fullmatch(path.name) and (path / INFO).is_file():
-                    found.setdefault(path.name, (path, editable))
+            for path in stores_in(folder):
+                found.setdefault(path.name, (path, editable))
         return found
 
     def _version(self, name: str) -> Version | None:
@@ -239,7 +245,7 @@ class StoreLibrary:
         found = None
         if place is not None:
             try:
-                found = current(name, *place, known)
+                found = current(name, *place, known, self._opening)
                 self._broken.pop(name, None)
             except InputError as error:
                 if self._broken.get(name) != str(error):

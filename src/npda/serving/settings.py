@@ -43,6 +43,7 @@ class Settings:
     remember: int = 256  # latest requests whose audio is kept in memory, so that they can be corrected
     live: int = 8  # connections for live captions at a time
     log_content: bool = False  # write what was said into the log
+    reads_only: bool = False  # refuse to change stores, corrections and lists of terms
 
 
 @dataclass(frozen=True)

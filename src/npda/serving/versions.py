@@ -22,6 +22,7 @@ from npda.serving.card import Card, read_card
 logger = logging.getLogger(__name__)
 
 Stamp = tuple[Any, ...]
+Opening = Callable[[Path, StoreInfo], Datastore]  # how a store is searched: here, or on a cluster
 
 _FILES = (INFO, TUNED, GUARD, ADAPTIVE)
 _TRIES = 5  # to open a store while somebody replaces it
@@ -49,9 +50,9 @@ class Version:
     path: its own folder, which a newer version of the same name does not share if the server made both
     """
 
-    def __init__(self, name: str, path: Path, editable: bool, stamp: Stamp) -> None:
+    def __init__(self, name: str, path: Path, editable: bool, stamp: Stamp, opening: Opening = Datastore) -> None:
         self.name, self.path, self.editable, self.stamp = name, path.resolve(), editable, stamp
-        self.store = Datastore(self.path, read_info(self.path))
+        self.store = opening(self.path, read_info(self.path))
         self.tuned: Tuned | None = load_tuned_record(self.store)
         self.guard: FittedGuard | None = load_guard(self.store)
         self.card: Card = read_card(self.path)
@@ -84,12 +85,14 @@ class Version:
             self.store.ready()
 
 
-def current(name: str, path: Path, editable: bool, known: Version | None) -> Version | None:
+def current(
+    name: str, path: Path, editable: bool, known: Version | None, opening: Opening = Datastore
+) -> Version | None:
     """The version that lies in a folder now: the known one if nothing has changed; None if nothing lies there.
 
     A store may be replaced while it is looked at: then it is looked at again.
     """
-    return _settled(path, known, lambda stamp: Version(name, path, editable, stamp))
+    return _settled(path, known, lambda stamp: Version(name, path, editable, stamp, opening))
 
 
 def _settled(path: Path, known: Version | None, read: Callable[[Stamp], Version]) -> Version | None:
