@@ -62,6 +62,10 @@ def test_options_can_be_checked_without_starting_or_writing_anything(tmp_path):
         ((*MODEL, "--api-key", f"anna:{SECRET}", "--api-key", f"bert:{SECRET}"), "bert is there twice"),
         ((*MODEL, "--origin", "example.org"), "is no origin"),
         ((*MODEL, "--origin", "*"), "is no origin"),
+        ((*MODEL, "--replicas", "2"), "give --ray ADDRESS too"),
+        ((*MODEL, "--partial"), "give --ray ADDRESS too"),
+        ((*MODEL, "--ray", "auto", "--replicas", "2", "--max-replicas", "1"), "--max-replicas 1 is less"),
+        ((*MODEL, "--ray", "auto", "--port", "0"), "name one with --port"),
     ],
 )
 def test_wrong_options_get_a_sentence(tmp_path, arguments, says):

@@ -9,6 +9,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from served import PATIENCE, Served, served
 
 from npda.corpus.mini.grammar import sentences
 from npda.demo.model import SHIPPED
+from npda.io.errors import InputError
 from npda.serving.app import create_app
 from npda.serving.settings import Settings
 from npda.translator import Translator
@@ -28,6 +30,8 @@ from npda.translator import Translator
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'npda[cluster]'")
 
 from npda.cluster.connection import connected  # noqa: E402
+from npda.cluster.search import SearchOnCluster  # noqa: E402
+from npda.serving.on_cluster import OnCluster, serve_on  # noqa: E402
 
 CLIP = Path(__file__).parents[1] / "fixtures" / "version-0.1.0" / "clips" / "parliament-test-00002.flac"
 REQUESTS, CLIENTS = 200, 4
@@ -162,6 +166,27 @@ def test_no_request_is_lost(machines, two_more, versions, tmp_path, capsys):
         refuses_changes(server)
         assert server.end(signal.SIGTERM) == 0
         assert not [name for name in actors() if name.startswith(("npda ", "SERVE_REPLICA"))]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_served_is_a_sentence(machines, tmp_path):
+    opened = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "stores").mkdir()
+    of_this_process = Path(f"/proc/self/fd/{opened}/stores")
+    settings = Settings({"mini": SHIPPED}, tmp_path, of_this_process, port=free_port())
+    options = OnCluster(machines.address, SearchOnCluster(cpus=0.1), cpus=0.1)
+    with pytest.raises(InputError, match=r"does not see .*use a directory that all machines share"):
+        serve_on(options, settings, lambda port: None)
+    os.close(opened)
+    too_many = replace(options, replicas=1_000)
+    with pytest.raises(InputError, match=r"1000 replicas need 100: ask for fewer"):
+        serve_on(too_many, replace(settings, stores=None), lambda port: None)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        settings = replace(settings, stores=None, port=taken.getsockname()[1])
+        with pytest.raises(InputError, match=rf"Nothing can listen on 127\.0\.0\.1, port {settings.port}"):
+            serve_on(options, settings, lambda port: None)
 
 
 def report(people: People, marks: list[tuple[str, float]]) -> None:

@@ -472,6 +472,35 @@ def test_one_that_fails_does_not_break_the_others(translator, stores, waves):
     run(work)
 
 
+class Lossy(Datastore):
+    """A store of which a part never answers, as one on a cluster may be searched."""
+
+    left_out = 0
+
+    def searcher(self, *given: Any, **named: Any) -> Any:
+        found, store = super().searcher(*given, **named), self
+
+        class Counted:
+            def search(self, queries: np.ndarray, k: int) -> Any:
+                store.left_out += 1
+                return found.search(queries, k)
+
+        return Counted()
+
+
+def test_a_translation_says_that_a_part_of_its_store_was_left_out(stores, waves):
+    whole = stores["parliament"]
+    shelf = Shelf({"whole": whole, "lossy": Lossy(whole.path, whole.info)}, stores["counter"])
+
+    async def work() -> None:
+        async with serving(shelf) as engine:
+            found = [await engine.utterance(waves[0], Way(MODEL, stores=(name,))) for name in ("whole", "lossy")]
+            assert [translation.partial for translation in found] == [False, True]
+            assert found[0].text == found[1].text
+
+    run(work)
+
+
 def test_what_cannot_be_done_is_refused_with_a_sentence(shelf, waves, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
 

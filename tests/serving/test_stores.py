@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -378,6 +379,23 @@ class TestRights:
         assert {answer.json()["error"]["code"] for answer in refused} == {"insufficient_permissions"}
         del client.headers["Authorization"]
         assert [client.get(f"/v1/{what}").status_code for what in ("stores", "stores/talk", "jobs")] == [401] * 3
+
+
+def test_a_server_that_only_reads_changes_nothing(settings: Settings, engine: HeldEngine, translator: Translator):
+    """As those on a cluster, which have no folder in common to write to."""
+    assert settings.stores is not None
+    Datastore.build_from(translator, Source("theirs", said(5)), settings.stores / "theirs", QUIET)
+    reads = replace(settings, reads_only=True)
+    with TestClient(create_app(reads, engine), base_url="http://localhost") as client:
+        assert [store["name"] for store in client.get("/v1/stores").json()["data"]] == ["theirs"]
+        for answer in (
+            send(client, name="mine"),
+            client.delete("/v1/stores/theirs"),
+            client.post("/v1/terms", json={"name": "house", "pairs": []}),
+            client.post("/v1/corrections", json={"request_id": "r", "text": "t", "store": "s"}),
+        ):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "read_only")
+    assert serving_fakes.left(settings.data) == []
 
 
 def test_stores_of_the_operator_are_only_read(client: TestClient, settings: Settings, translator: Translator):

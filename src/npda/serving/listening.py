@@ -125,21 +125,21 @@ def allow_connections() -> None:
 def listen(app: Any, host: str, port: int, started_on: Callable[[int], object]) -> None:
     """Serve until a signal ends it. started_on: told the port once it listens"""
     allow_connections()
-    bound = _bound(host, port)
+    listening = bound(host, port)
     running = server(app, host, port)
     running.started_on = started_on
-    running.run(sockets=[bound])
+    running.run(sockets=[listening])
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
     """A socket on an address, or a sentence."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
     except OSError as error:
         raise InputError(
             f"Nothing can listen on {host}, port {port} ({error.strerror}): choose another --port."
         ) from None
-    return bound
+    return made

@@ -25,6 +25,7 @@ from npda.datastore.format import StoreInfo, read_info
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.serving.library import stores_in
+from npda.serving.listening import bound
 from npda.serving.settings import Settings
 from npda.serving.versions import Opening
 
@@ -58,6 +59,8 @@ def serve_on(options: OnCluster, settings: Settings, started_on: Callable[[int],
         from ray import serve
 
         settings = _absolute(replace(settings, reads_only=True))
+        if NAME not in serve.status().applications:  # whose door would be open
+            bound(settings.host, settings.port).close()
         check_machines(_paths(settings), options.cpus)
         search = options.search
         search = replace(search, shared=NAME, parts=search.parts or len(machines(search.cpus)))
@@ -73,7 +76,8 @@ def serve_on(options: OnCluster, settings: Settings, started_on: Callable[[int],
         except (RuntimeError, TimeoutError) as error:
             raise InputError(f"The cluster cannot serve: {_last_line(error)}") from None
         finally:
-            serve.delete(NAME)  # what was accepted is finished
+            if NAME in serve.status().applications:
+                serve.delete(NAME)  # what was accepted is finished
             end_parts(_names(f"{NAME} "))
             if not serve.status().applications:
                 serve.shutdown()
