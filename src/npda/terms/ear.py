@@ -81,8 +81,9 @@ def rejoined(text: str, plain: str) -> str:
     joined, after = "", 0
     for left, right in pairwise(spans(text)):
         parts = [left.word.casefold(), right.word.casefold()]
-        one = any(alike("".join(parts), word) and not any(alike(part, word) for part in parts) for word in whole)
-        if one and text[left.end : right.start].isspace() and not whole.issuperset(parts):
+        if whole.issuperset(parts) or not text[left.end : right.start].isspace():
+            continue
+        if any(alike("".join(parts), word) and not any(alike(part, word) for part in parts) for word in whole):
             joined += text[after : left.end]
             after = right.start
     return joined + text[after:]
