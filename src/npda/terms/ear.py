@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import torch
 
 from npda.decoding.beam import SearchOptions, search
 from npda.models.backbone import Backbone, Memory
-from npda.terms.accuracy import alike
-from npda.terms.phrases import spans
 
 _LONGEST = 160  # tokens of a transcript
 
@@ -28,17 +25,6 @@ class Transcribing(Protocol):
         words: that may occur in it
         """
         ...
-
-
-@dataclass(frozen=True)
-class Heard:
-    """What was said, written down twice, since a hint makes the model hear what it names.
-
-    text: with source terms as a hint; plain: without; the same where it names no term
-    """
-
-    text: str
-    plain: str
 
 
 def can_hear(backbone: Backbone) -> bool:
@@ -72,18 +58,3 @@ def of_rows(memory: Memory, rows: torch.Tensor) -> Memory:
     mask = memory.mask[rows]
     length = int(mask.sum(dim=1).max())
     return replace(memory, states=memory.states[rows, :length], mask=mask[:, :length], with_full_padding=None)
-
-
-def rejoined(text: str, plain: str) -> str:
-    """A transcript with a hint, where words are joined that are one without: "Werkstatt Termin", when nobody said
-    "Termin" but "Werkstatttermin". plain: the transcript without a hint, which may spell it a little differently"""
-    whole = {span.word.casefold() for span in spans(plain)}
-    joined, after = "", 0
-    for left, right in pairwise(spans(text)):
-        parts = [left.word.casefold(), right.word.casefold()]
-        if whole.issuperset(parts) or not text[left.end : right.start].isspace():
-            continue
-        if any(alike("".join(parts), word) and not any(alike(part, word) for part in parts) for word in whole):
-            joined += text[after : left.end]
-            after = right.start
-    return joined + text[after:]

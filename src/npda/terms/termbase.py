@@ -12,9 +12,10 @@ from npda.corpus.terms import Term, read_terms
 from npda.datastore.fingerprint import decoder_fingerprint, vocabulary_digest
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone, Memory
+from npda.terms.accuracy import alike
 from npda.terms.agreement import Agreement, Observed, words_before
-from npda.terms.ear import Heard, can_hear, rejoined, transcripts
-from npda.terms.phrases import Match, Phrases, spans
+from npda.terms.ear import can_hear, transcripts
+from npda.terms.phrases import Match, Phrases, spans, words
 from npda.terms.record import TermFolder
 from npda.terms.replacing import Change, Placed, replace
 
@@ -98,20 +99,31 @@ class Terms:
             found.update({term.key: term for term in terms})
         return cls(list(found.values()), language, Agreement(observed), attentive)
 
-    def listen(self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]]) -> dict[int, Heard]:
-        """What was said in those sentences in which a term may have been that is not certain, by their numbers.
+    def listen(self, backbone: Backbone, memory: Memory, texts: Sequence[Sequence[str]]) -> dict[int, str]:
+        """Transcripts of those sentences in which a term may have been said that is not certain, by their numbers.
 
+        They are made with the terms as a hint. Since a hint makes the model hear what it names, another one without
+        has to have the same terms; see ``confirmed``.
         memory: of the sentences; texts: of each sentence all hypotheses, best first
         """
         if not can_hear(backbone):
             return {}
         wanted = {
-            row: words for row, of_one in enumerate(texts) if (words := self._uncertain(of_one)) or self.attentive
+            row: named for row, of_one in enumerate(texts) if (named := self._uncertain(of_one)) or self.attentive
         }
         hinted = transcripts(backbone, memory, wanted) if wanted else {}
         unsure = {row: () for row, text in hinted.items() if wanted[row] and self._sources.find(text)}
-        plain = {**hinted, **(transcripts(backbone, memory, unsure) if unsure else {})}
-        return {row: Heard(rejoined(text, plain[row]), plain[row]) for row, text in hinted.items()}
+        plain = transcripts(backbone, memory, unsure) if unsure else {}
+        return {row: self.confirmed(text, plain[row]) if row in plain else text for row, text in hinted.items()}
+
+    def confirmed(self, hinted: str, plain: str) -> str:
+        """A transcript without the terms that another one does not have, if perhaps in another spelling."""
+        there = [word.casefold() for word in words(plain)]
+        for match in reversed(self._sources.find(hinted)):
+            said = [word.casefold() for word in words(hinted[match.start : match.end])]
+            if not all(any(alike(word, other) for other in there) for word in said):
+                hinted = f"{hinted[: match.start]}…{hinted[match.end :]}"
+        return hinted
 
     def place(
         self, texts: Sequence[Sequence[str]], heard: Mapping[int, str], language: str | None = None
@@ -129,16 +141,14 @@ class Terms:
             for row, of_one in enumerate(texts)
         ]
 
-    def lacking(self, placed: Placed, heard: Heard) -> list[tuple[int, ...]]:
-        """Terms that were heard with and without a hint and are not in the text; several where they sound alike."""
+    def lacking(self, placed: Placed, transcript: str) -> list[tuple[int, ...]]:
+        """Terms that were heard and are not in the text; several where they sound alike."""
         there = {self.terms[match.value].target for match in self._targets.find(placed.text)}
-        plain = {tuple(match.value) for match in self._sources.find(heard.plain)}
-        named = dict.fromkeys(tuple(match.value) for match in self._sources.find(heard.text))
+        heard = dict.fromkeys(tuple(match.value) for match in self._sources.find(transcript))
         return [
             numbers
-            for numbers in named
-            if numbers in plain
-            and not there & {self.terms[number].target for number in numbers}
+            for numbers in heard
+            if not there & {self.terms[number].target for number in numbers}
             and any(self.terms[number].renderings for number in numbers)
         ]
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 
 import torch
 from torch import Tensor
 
-from npda.corpus.wording import words
 from npda.decoding.beam import Hypothesis, SearchOptions, is_usable, search
 from npda.decoding.fusion import Fusion, of_sentences
 from npda.models.backbone import Backbone, Memory
@@ -21,7 +19,6 @@ from npda.terms.termbase import Terms
 
 Wishes = Sequence[Sequence[Phrase]]  # of each term that was heard, its renderings in tokens
 
-_KEPT = 0.5  # share of a sentence's words that a second search has to keep
 BONUS = 6.0  # log-probability that a translation may lose for each term that was heard
 
 
@@ -53,7 +50,7 @@ def use_terms(
 
     All hypotheses of the beam tell which terms may have been said: the ear is asked about those that are not certain.
     Where it hears a term that is not in the best text, a second search is nudged towards the term's renderings. What
-    that finds comes first, with the score that it has without the nudge, if it keeps most of the sentence.
+    that finds comes first, with the score that it has without the nudge.
 
     found: hypotheses of these rows of the search, best first; language: of the texts
     """
@@ -62,24 +59,18 @@ def use_terms(
     texts = [[decode(h.tokens) for h in hypotheses] for hypotheses in found]
     memory = _part(searched.memory, rows)
     heard = terms.listen(backbone, memory, texts)
-    transcripts = {place: what.text for place, what in heard.items()}
-    placed = terms.place([of_one[:n_best] for of_one in texts], transcripts, language)
+    placed = terms.place([of_one[:n_best] for of_one in texts], heard, language)
     used = [list(zip(h, p, strict=False)) for h, p in zip(found, placed, strict=True)]
     wanted: dict[int, Wishes] = {}
-    for place, what in heard.items():
+    for place, transcript in heard.items():
         # What never ended, or only without the stores, is not searched for again.
-        if not found[place][0].retried and (lacking := terms.lacking(used[place][0][1], what)):
+        if not found[place][0].retried and (lacking := terms.lacking(used[place][0][1], transcript)):
             wanted[place] = [_ways(backbone, terms, numbers) for numbers in lacking]
     if wanted:
         for place, better in _again(searched, rows, wanted).items():
-            text = decode(better.tokens)
-            ((new,),) = terms.place([[text]], {0: transcripts[place]}, language)
+            ((new,),) = terms.place([[decode(better.tokens)]], {0: heard[place]}, language)
             as_well_ended = better.ended or not found[place][0].ended
-            if (
-                as_well_ended
-                and keeps(texts[place][0], text)
-                and len(terms.lacking(new, heard[place])) < len(wanted[place])
-            ):
+            if as_well_ended and len(terms.lacking(new, heard[place])) < len(wanted[place]):
                 others = [each for each in used[place] if each[1].text != new.text]
                 used[place] = [(better, new), *others][:n_best]
     return used
@@ -96,13 +87,6 @@ def use_lists(
         for row, of_one in zip(rows, use_terms(terms, searched, [found[r] for r in rows], rows, n_best), strict=True):
             used[row] = of_one
     return used
-
-
-def keeps(text: str, new: str) -> bool:
-    """Whether half of a text's words or more stand in a new one, in their order; one may always give way."""
-    before, after = words(text), words(new)
-    same = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
-    return sum(block.size for block in same) >= _KEPT * (len(before) - 1)
 
 
 def _again(searched: Searched, rows: Sequence[int], wanted: Mapping[int, Wishes]) -> dict[int, Hypothesis]:
