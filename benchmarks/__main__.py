@@ -29,6 +29,8 @@ BENCHMARKS: dict[str, list[str]] = {
     "knn-decode": ["knn_decode"],
     "knn-decode-20m": ["knn_decode", "--keys", "20000000", "--batches", "8"],
     "build": ["build"],
+    "train": ["train"],
+    "cold-start": ["cold_start"],
     "tune": ["tune"],
     "skip": ["skip"],
     "verify": ["verify"],

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear
+from torch.nn.functional import dropout
 
 from npda.io.errors import InputError
 from npda.models.backbone import Memory
 from npda.models.languages import check_only
+from npda.models.layers.linear import linear
 from npda.models.layers.masks import attention_mask, causal_mask
 from npda.models.layers.packing import Pack, Packing, plain
 from npda.models.layers.stream import Adapt, Choose, StreamLayer, TransformerStream

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, gelu, relu, silu
+from torch.nn.functional import dropout, gelu, relu, scaled_dot_product_attention, silu
+
+from npda.models.layers.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "silu": silu, "swish": silu}
 
@@ -38,17 +40,16 @@ class Attention(nn.Module):
         super().__init__()
         self.num_heads = size.heads
         self.dropout = size.attention_dropout
-        self.k_proj = nn.Linear(size.dim, size.dim)
-        self.v_proj = nn.Linear(size.dim, size.dim)
-        self.q_proj = nn.Linear(size.dim, size.dim)
-        self.out_proj = nn.Linear(size.dim, size.dim)
+        self.k_proj = Linear(size.dim, size.dim)
+        self.v_proj = Linear(size.dim, size.dim)
+        self.q_proj = Linear(size.dim, size.dim)
+        self.out_proj = Linear(size.dim, size.dim)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
         """x: [batch, n, dim]; memory: [batch, source, dim], x itself in self-attention; mask: added to the scores"""
         query, key, value = map(self._split, (self.q_proj(x), self.k_proj(memory), self.v_proj(memory)))
-        scores = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5
-        weights = torch.softmax(scores if mask is None else scores + mask, dim=-1)
-        attended = dropout(weights, self.dropout, self.training) @ value
+        share = self.dropout if self.training else 0.0
+        attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)
         return self.out_proj(attended.transpose(1, 2).flatten(2))
 
     def _split(self, x: Tensor) -> Tensor:
@@ -84,8 +85,8 @@ class EncoderLayer(_Layer):
         super().__init__(size)
         self.self_attn = Attention(size)
         self.self_attn_layer_norm = nn.LayerNorm(size.dim)
-        self.fc1 = nn.Linear(size.dim, size.ffn)
-        self.fc2 = nn.Linear(size.ffn, size.dim)
+        self.fc1 = Linear(size.dim, size.ffn)
+        self.fc2 = Linear(size.ffn, size.dim)
         self.final_layer_norm = nn.LayerNorm(size.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -103,8 +104,8 @@ class DecoderLayer(_Layer):
         self.self_attn_layer_norm = nn.LayerNorm(size.dim)
         self.encoder_attn = Attention(size)
         self.encoder_attn_layer_norm = nn.LayerNorm(size.dim)
-        self.fc1 = nn.Linear(size.dim, size.ffn)
-        self.fc2 = nn.Linear(size.ffn, size.dim)
+        self.fc1 = Linear(size.dim, size.ffn)
+        self.fc2 = Linear(size.ffn, size.dim)
         self.final_layer_norm = nn.LayerNorm(size.dim)
 
     def forward(self, x: Tensor, causal: Tensor, memory: Tensor, encoder_attention_mask: Tensor | None) -> Tensor:
