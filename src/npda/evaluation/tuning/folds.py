@@ -97,7 +97,7 @@ def tune_learned(
     return LearnedTuning(combiner, held_out, tuning.outcome, *values, found.losses[found.best], folds)
 
 
-def split(count: int, folds: int) -> list[np.ndarray]:
+def split(count: int, folds: int, seed: int = 0) -> list[np.ndarray]:
     """The places of as many sentences in so many folds, each drawn from everywhere: rising, and of about one size."""
-    order = np.random.default_rng(0).permutation(count)
+    order = np.random.default_rng(seed).permutation(count)
     return [np.sort(order[fold::folds]) for fold in range(folds)]
