@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Two spinning OpenMP threads on a busy core cost a factor of eight.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo serve test test-all lint docs bench clean
+.PHONY: demo serve test test-all lint docs bench results clean
 
 demo: $(VENV)/.installed
 	$(BIN)/npda demo
@@ -32,6 +32,10 @@ docs: $(VENV)/.installed
 # Tables with bars; about an hour on a busy machine, `make bench BENCH="--repeats 2"` is shorter.
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(BENCH)
+
+# The tables of docs/*.md from the run files in docs/results; benchmarks/results.py says how to keep one.
+results: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.results
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -260,7 +260,7 @@ def test_a_voice_makes_a_text_path_unnecessary(files, cache, tmp_path):
     ("changes", "says"),
     [
         ({"model": "base"}, "cannot read text yet: give --triplets and --general-dev"),
-        ({"text": "test.tsv"}, "All 4 pairs .* give away"),
+        ({"text": "test.tsv"}, "All 4 pairs .* leak"),
         ({"out": "base/config.json"}, "is a file"),
         ({"out": "taken"}, "exists but was not created by `npda adapt`"),
     ],

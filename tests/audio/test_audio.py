@@ -87,7 +87,7 @@ def test_wrong_audio_is_named(tmp_path):
         ("numbers.raw", "has no sound"),
         ("none.wav", "too short"),
         ("short.wav", "lasts 25 ms, which is too short"),
-        ("nan.wav", "no numbers"),
+        ("nan.wav", "not numbers"),
         ("missing.wav", "no audio file"),
         (".", "is a folder: name an audio file"),
     ]:

@@ -67,7 +67,7 @@ def test_a_header_written_into_a_pipe_claims_nothing(tmp_path: Path, size: int):
 
 @pytest.mark.parametrize("rate", [1, 999, 2_000_000])
 def test_rates_at_which_nobody_speaks(tmp_path: Path, rate: int):
-    with pytest.raises(InputError, match=r"samples a second, which is no rate of speech"):
+    with pytest.raises(InputError, match=r"samples a second, which is not a rate for speech"):
         audio.load(riff(tmp_path / "a.wav", 64_000, rate))
 
 

@@ -43,7 +43,7 @@ def test_options_can_be_checked_without_starting_or_writing_anything(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--model", "nowhere"), "nowhere is no model directory"),
+        (("--model", "nowhere"), "nowhere is not a model directory"),
         (("--model", f"two words={SHIPPED}"), "cannot be called 'two words'"),
         (("--model", f"=={SHIPPED}"), "cannot be called ''"),
         ((*MODEL, *MODEL), "Two models are called mini-en-de"),
@@ -58,10 +58,10 @@ def test_options_can_be_checked_without_starting_or_writing_anything(tmp_path):
         ((*MODEL, "--api-key", f"anna:{SECRET}:write"), "NAME:SECRET:translate"),
         ((*MODEL, "--api-key", "anna:short"), "12 letters"),
         ((*MODEL, "--api-key", "anna:has spaces in it"), "12 letters"),
-        ((*MODEL, "--api-key", f"anna:{SECRET}", "--api-key", f"anna:other-{SECRET}"), "anna is there twice"),
-        ((*MODEL, "--api-key", f"anna:{SECRET}", "--api-key", f"bert:{SECRET}"), "bert is there twice"),
-        ((*MODEL, "--origin", "example.org"), "is no origin"),
-        ((*MODEL, "--origin", "*"), "is no origin"),
+        ((*MODEL, "--api-key", f"anna:{SECRET}", "--api-key", f"anna:other-{SECRET}"), "anna is given twice"),
+        ((*MODEL, "--api-key", f"anna:{SECRET}", "--api-key", f"bert:{SECRET}"), "bert is given twice"),
+        ((*MODEL, "--origin", "example.org"), "is not an origin"),
+        ((*MODEL, "--origin", "*"), "is not an origin"),
         ((*MODEL, "--replicas", "2"), "give --ray ADDRESS too"),
         ((*MODEL, "--partial"), "give --ray ADDRESS too"),
         ((*MODEL, "--ray", "auto", "--replicas", "2", "--max-replicas", "1"), "--max-replicas 1 is less"),

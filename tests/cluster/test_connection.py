@@ -22,7 +22,7 @@ def test_other_versions_are_named():
 
 @pytest.mark.parametrize("address", ["nowhere", "ray://127.0.0.1:1", "127.0.0.1:x"])
 def test_what_is_no_address_is_refused(address: str):
-    with pytest.raises(InputError, match=r"is no address of a cluster: give HOST:PORT"), connected(address):
+    with pytest.raises(InputError, match=r"is not the address of a cluster: give HOST:PORT"), connected(address):
         pass
 
 

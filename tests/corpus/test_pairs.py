@@ -75,9 +75,9 @@ def test_moses_files(tmp_path, caplog):
 def test_moses_files_of_unequal_length(tmp_path):
     (tmp_path / "c.en").write_text("one\ntwo\nthree\n")
     (tmp_path / "c.de").write_text("eins\n")
-    with pytest.raises(InputError, match=r"c\.en has 3 lines but .*c\.de has 1: line 2 is lacking in .*c\.de"):
+    with pytest.raises(InputError, match=r"c\.en has 3 lines but .*c\.de has 1: line 2 is missing in .*c\.de"):
         read_moses(tmp_path / "c.en", tmp_path / "c.de")
-    with pytest.raises(InputError, match=r"line 2 is lacking in .*c\.de"):
+    with pytest.raises(InputError, match=r"line 2 is missing in .*c\.de"):
         read_moses(tmp_path / "c.de", tmp_path / "c.en")
     (tmp_path / "empty").write_text("")
     with pytest.raises(InputError, match="no sentence pairs"):

@@ -49,7 +49,7 @@ def test_a_row_of_short_words_is_no_header(tmp_path: Path):
         ("a;b\n" * 60 + "c\n", "line 61: 1 fields instead of 2, separated by semicolon"),
         ("a;b\n" * 60 + 'c;"d\n', "unexpected end of data"),
         ("a;b\n" * 60 + "c;\n", "line 61: a side of the pair is empty"),
-        ("a\nb\n", "is no table of pairs"),
+        ("a\nb\n", "is not a table of pairs"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path: Path, content: str, says: str):

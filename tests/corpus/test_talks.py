@@ -57,7 +57,8 @@ def test_transcripts_are_the_targets(manifest, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"), [({"dev": ["nobody"]}, "nobody called 'nobody'"), ({"test": ["b"]}, "in dev and in test")]
+    ("changes", "told"),
+    [({"dev": ["nobody"]}, "no speaker there is called 'nobody'"), ({"test": ["b"]}, "in dev and in test")],
 )
 def test_wrong_speakers_are_told(manifest, tmp_path, changes, told):
     with pytest.raises(InputError, match=told):

@@ -77,7 +77,7 @@ def test_a_rendering_that_a_person_has_added_is_uncertain(tmp_path):
         ("floor,Wort\nchair,der Vorsitz, die Leitung\n", "line 2: 3 fields instead of 2"),
         ('floor,Wort\n"chair,Vorsitz\n', "line 2: a double quote is not closed"),
         ("floor,Wort\nchair, \n", "line 2: a side of the pair is empty"),
-        ("floor,Wort\n!,Ausruf\n", "line 2: '!' holds no letter"),
+        ("floor,Wort\n!,Ausruf\n", "line 2: '!' contains no letter"),
         ("floor,Wort\nchair,Stuhl\nFloor,Boden\n", "line 3: 'Floor' is in line 1 already"),
         ("a,b,c\nd,e,f\n", "line 1: 3 columns and no header"),
         ("just words\nmore words\n", "line 1: 1 fields instead of 2"),

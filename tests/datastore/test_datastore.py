@@ -164,7 +164,7 @@ def rewrite(store: Path, name: str, change) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("keys.npy", np.nan, "keys that are no numbers"),
+        ("keys.npy", np.nan, "keys that are not numbers"),
         ("values.npy", 60_000, "values.npy holds numbers outside"),
         ("values.npy", -1, "values.npy holds numbers outside"),
         ("sentences.npy", 9_999, "sentences.npy holds numbers outside"),

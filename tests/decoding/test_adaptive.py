@@ -279,7 +279,7 @@ def test_the_verbs_train_keep_and_use_a_combiner(model, tmp_path, monkeypatch):
         npda("translate", tmp_path / "a.wav", "--model", tmp_path / "model", "--adaptive")
 
     monkeypatch.setattr(LearnedTuning, "wins", False)  # an earlier one must not stay behind
-    assert "not kept, as it is no better" in npda(*training)
+    assert "not kept, as it is not better" in npda(*training)
     with pytest.raises(InputError, match="train a combiner"):
         npda("translate", tmp_path / "a.wav", *shared, "--adaptive")
     assert load_tuned(store) is not None

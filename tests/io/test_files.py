@@ -151,7 +151,7 @@ def test_places_that_cannot_be_written_are_found_out_beforehand(tmp_path):
         tmp_path: "is a folder",
         tmp_path / "file" / "out.txt": "a file of this name is there",
         tmp_path / ("n" * 300): "name is too long",
-        tmp_path / "fifo": "no ordinary file",
+        tmp_path / "fifo": "not an ordinary file",
     }.items():
         with pytest.raises(InputError, match=words):
             check_writable(bad)

@@ -47,7 +47,7 @@ def test_models_that_do_not_say_are_trusted_aloud(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING):
         assert tiny_text2text.model().prompt("fr") == tiny_text2text.model().prompt()
     assert [record.message for record in caplog.records] == [
-        "The model does not say which language it can write: nobody knows whether it is fr."
+        "The model does not say which languages it can write, so npda cannot tell whether fr is one of them."
     ]
     with pytest.raises(InputError, match="no language called 'klingon'"):
         tiny_text2text.model().prompt("klingon")
@@ -64,13 +64,13 @@ def test_sentences_of_several_languages_make_no_store(knows: str, model: Speech2
 
 def test_tables_name_languages_and_nothing_else(tmp_path: Path):
     write_pairs(tmp_path / "pairs.tsv", [Pair("a", "b", "1", "de"), Pair("c", "d", "2", "../../x")])
-    with pytest.raises(InputError, match=r"pairs\.tsv, line 3, column tgt_lang: '../../x' is no language"):
+    with pytest.raises(InputError, match=r"pairs\.tsv, line 3, column tgt_lang: '../../x' is not a language"):
         read_pairs(tmp_path / "pairs.tsv")
     row = Utterance("1", "a.wav", 10, "b", src_lang="en", tgt_lang="de")
     write_manifest(tmp_path / "speech.tsv", [row])
     content = (tmp_path / "speech.tsv").read_text().replace("\ten\t", "\te n\t")
     (tmp_path / "speech.tsv").write_text(content)
-    with pytest.raises(InputError, match=r"speech\.tsv, line 2, column src_lang: 'e n' is no language"):
+    with pytest.raises(InputError, match=r"speech\.tsv, line 2, column src_lang: 'e n' is not a language"):
         read_manifest(tmp_path / "speech.tsv")
 
 

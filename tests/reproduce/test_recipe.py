@@ -249,8 +249,8 @@ def test_two_directions_need_two_names(folder: Path):
     [
         ("model", "--set model: give KEY=VALUE, for instance model.training.max_epochs=3."),
         ("model.=1", "--set model.=1: give KEY=VALUE, for instance model.training.max_epochs=3."),
-        ("directions.1.name=x", "--set directions.1.name=x: '1' is no place in a list of 1; they count from 0."),
-        ("directions.x=1", "--set directions.x=1: 'x' is no place in a list of 1; they count from 0."),
+        ("directions.1.name=x", "--set directions.1.name=x: '1' is not a position in a list of 1; they count from 0."),
+        ("directions.x=1", "--set directions.x=1: 'x' is not a position in a list of 1; they count from 0."),
         ("name.x=1", "--set name.x=1: there is nothing inside 'mini' that could be called 'x'."),
         ("systems=[", "--set systems=[, line 1: expected the node content, but found '<stream end>'."),
     ],
@@ -305,7 +305,7 @@ def test_a_folder_for_a_corpus_without_one_is_told(folder: Path):
         ),
         ("name: a\n", ": the key 'corpora' is missing."),
         ("[" * 1000, ": nested too deeply."),
-        ("a" * 300_000, " is larger than 256 KiB, so it is no recipe."),
+        ("a" * 300_000, " is larger than 256 KiB, so it is not a recipe."),
         (b"name: a\nx: \xff\n", ", line 2: not UTF-8; save the file as UTF-8."),
     ],
 )

@@ -125,5 +125,5 @@ def test_a_server_without_examples_has_none():
 @pytest.mark.parametrize("file", ["../a.wav", "/etc/passwd", "a/b.wav", ".hidden", ""])
 def test_a_list_of_clips_that_leads_elsewhere_is_refused(tmp_path: Path, file: str):
     (tmp_path / "clips.json").write_text(json.dumps([{"name": "a", "title": "A", "file": file}]))
-    with pytest.raises(InputError, match=r"clips\.json is no list of clips"):
+    with pytest.raises(InputError, match=r"clips\.json is not a list of clips"):
         read_examples(tmp_path)

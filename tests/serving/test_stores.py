@@ -149,9 +149,9 @@ def test_files_of_all_kinds(client: TestClient, file: str, content: bytes, data:
         ("t.csv", b"floor,Wort\nchair,Vorsitz\n", {}, 422, "POST it to /v1/terms"),
         ("t.tsv", b"", {}, 422, "t.tsv is empty"),
         ("t.tsv", b"\n \n", {}, 422, "t.tsv is empty"),
-        ("t.txt", b"No translation here at all.\nNor here.\n", {}, 422, "is no table of pairs"),
+        ("t.txt", b"No translation here at all.\nNor here.\n", {}, 422, "is not a table of pairs"),
         ("t.tsv", b"One side is all there is\t\n", {}, 422, "t.tsv, line 1: a side of the pair is empty"),
-        ("t.tsv", b"One is fine here\tgut\nand\tthis\tis not\n", {}, 422, "is no table of pairs"),
+        ("t.tsv", b"One is fine here\tgut\nand\tthis\tis not\n", {}, 422, "is not a table of pairs"),
         ("t.tsv", b"Not in UTF-8 it is\tsch\xf6n\n", {}, 422, "t.tsv, line 1: byte 0xf6 is not UTF-8"),
         ("t.xlsx", b"PK\x03\x04 and more", {}, 415, "save the table as CSV"),
         ("t.tmx.gz", b"\x1f\x8b and more", {}, 415, "unpack it"),
@@ -315,7 +315,7 @@ def test_a_store_that_appears_meanwhile_is_not_replaced(client: TestClient, engi
     at_work(client, engine, job)
     (settings.data / "stores" / "talk").symlink_to((settings.data / "stores" / "other").resolve())
     engine.go.set()
-    assert "There is a store talk by now" in ended(client, job)["error"]
+    assert "A store called talk exists already" in ended(client, job)["error"]
     assert client.get("/v1/stores/talk").json()["keys"] == client.get("/v1/stores/other").json()["keys"]
 
 

@@ -123,5 +123,5 @@ def test_sentences_with_either_word_are_read_with_both(tmp_path):
 
 def test_a_damaged_table_is_named(tmp_path):
     write_lines(tmp_path / AGREEMENT, ["rendering\tlike\tbefore\tafter\ttimes", "Schrank\tlamp\tden\tdie\toften"])
-    with pytest.raises(InputError, match=r"agreement\.tsv, line 2: 'often' is no number of times"):
+    with pytest.raises(InputError, match=r"agreement\.tsv, line 2: 'often' is not a count"):
         TermFolder(tmp_path).observed()

@@ -137,9 +137,7 @@ def _drop(inputs: Inputs, leakage: LeakageFilter, progress: bool) -> Dropped:
             else:
                 kept += 1
     if not kept:
-        raise InputError(
-            f"All {leaks} pairs of {inputs.text} give away sentences of dev or test: hold out other sentences."
-        )
+        raise InputError(f"All {leaks} pairs of {inputs.text} leak dev or test sentences: hold out other sentences.")
     return Dropped(kept, leaks, digest.hexdigest()[:16])
 
 

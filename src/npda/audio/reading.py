@@ -48,7 +48,7 @@ def stream(path: str | Path) -> Iterator[np.ndarray]:
         resampler = soxr.ResampleStream(sound.rate, SAMPLE_RATE, 1) if sound.rate != SAMPLE_RATE else None
         for block, last in sound.blocks(offset, samples):
             if not np.isfinite(block).all():
-                raise InputError(f"{path} holds samples that are no numbers (NaN or infinity); export the audio again.")
+                raise InputError(f"{path} holds samples that are not numbers (NaN or infinity); export it again.")
             yield block if resampler is None else resampler.resample_chunk(block, last=last)
 
 

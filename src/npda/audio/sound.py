@@ -35,7 +35,7 @@ def check_rate(file: Path, rate: int) -> None:
     """Refuse a rate at which nothing can be understood, and by which a second would be hours."""
     if not _RATES[0] <= rate <= _RATES[1]:
         raise InputError(
-            f"{file} says that it has {rate:,} samples a second, which is no rate of speech "
+            f"{file} claims {rate:,} samples a second, which is not a rate for speech "
             f"({_RATES[0]:,} to {_RATES[1]:,}): correct its header, or export it again."
         )
 
@@ -47,8 +47,8 @@ class CutOff(InputError):
 
 
 def cut_off(file: Path, read: float, promised: float) -> CutOff:
-    """What could be read of a file that promises more. read, promised: seconds; inf: nobody knows how many"""
-    of = f"of the {promised:.1f} s that it promises" if promised < float("inf") else "and nobody knows of how many"
+    """What could be read of a file that promises more. read, promised: seconds; inf: unknown"""
+    of = f"of the {promised:.1f} s that it promises" if promised < float("inf") else "of an unknown length"
     return CutOff(f"{file} is cut off: {read:.1f} s could be read {of}; copy or download it again.")
 
 

@@ -190,16 +190,14 @@ def _lines(found: Adaptation) -> list[str]:
     if best.lambda_ == 0 and not found.adaptive:
         lines.append("The datastore does not help on these sentences: λ is 0, the model alone.")
     if found.dropped.leaks:
-        lines.append(f"{found.dropped.leaks:,} pairs left out, as they give away held-out sentences: {found.leaks}")
+        lines.append(f"{found.dropped.leaks:,} pairs left out because they leak held-out sentences: {found.leaks}")
     if len(found.sides) == 1:
         lines.append("What the store costs elsewhere was not measured: give general sentences with --general-test.")
     lines.append(f"all translations: {found.store.parent / 'translations'}")
     if found.on == "dev":
-        lines.append(
-            "Measured on the sentences it was tuned on: with --test the figures would be those to be expected."
-        )
+        lines.append("Measured on the sentences that the store was tuned on; add --test for figures on new sentences.")
     if found.way == "text":
-        lines.append("Measured on text, as no speech was given: how much is gained on speech, speech would tell.")
+        lines.append("Measured on text, because no speech was given; the gain on speech may differ.")
     lines.append("seconds: " + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in found.seconds.items()))
     if found.found:
         lines.append("found from an earlier call: " + ", ".join(found.found))

@@ -126,7 +126,7 @@ def build(
         raise InputError("--speak reads text aloud: it does not go with --speech, and --keep-audio needs it.")
     if glossary:
         raise InputError(
-            "A store of bare terms changes no translation: learn them with "
+            "A store of bare terms does not change translations: learn them with "
             f"`npda terms {glossary} --general TEXT --model {model} --out terms`, and use them with "
             "`npda translate --terms terms`."
         )

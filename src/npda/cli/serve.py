@@ -232,18 +232,20 @@ def _keys(given: list[str], environment: str) -> tuple[Key, ...]:
         name, colon, rest = one.partition(":")
         secret, _, right = rest.partition(":")
         if not colon or not _NAME.fullmatch(name) or right not in ("", "translate"):
-            raise InputError("A key is NAME:SECRET or NAME:SECRET:translate; no colon or comma is in the secret.")
+            raise InputError("A key is NAME:SECRET or NAME:SECRET:translate; the secret has no colon or comma in it.")
         if len(secret) < _SHORTEST or not secret.isascii() or not secret.isprintable() or " " in secret:
-            raise InputError(f"The secret of the key {name} needs {_SHORTEST} letters or digits at least, no spaces.")
+            raise InputError(
+                f"The secret of the key {name} needs at least {_SHORTEST} letters or digits, and no spaces."
+            )
         if any(key.name == name or key.secret == secret for key in keys):
-            raise InputError(f"The key {name} is there twice: each has a name and a secret of its own.")
+            raise InputError(f"The key {name} is given twice: every key needs its own name and secret.")
         keys.append(Key(name, secret, right != "translate"))
     return tuple(keys)
 
 
 def _origin(given: str) -> str:
     if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:\d+)?/?", given):
-        raise InputError(f"{given} is no origin: give a scheme and a host, such as https://example.org.")
+        raise InputError(f"{given} is not an origin: give a scheme and a host, such as https://example.org.")
     return given.rstrip("/")
 
 
@@ -253,7 +255,7 @@ def _check_folders(settings: Settings, own: bool) -> None:
 
     for name, place in settings.models.items() if own else ():
         if not (model_directory(place) / "config.json").is_file():
-            raise InputError(f"{place} is no model directory ({name}): it has no config.json.")
+            raise InputError(f"{place} is not a model directory ({name}): it has no config.json.")
     if settings.stores is not None and not settings.stores.is_dir():
         raise InputError(f"There is no folder {settings.stores}; build stores into it with `npda build`.")
     if settings.data.exists() and not settings.data.is_dir():

@@ -177,7 +177,7 @@ def translate(
             )  # fmt: skip
             journal = Journal(kept.with_name(f".{kept.name}.unfinished"), of, resume)
             if journal.count and not quiet:
-                say(f"{journal.count} parts were translated before; going on from there.")
+                say(f"{journal.count} parts are translated already; continuing from there.")
         total = sum(recording.seconds or 0 for recording in recordings)
         with bar(progress, SHORT) as display:
             task = display.add_task("translating", total=round(total), note="seconds of audio")

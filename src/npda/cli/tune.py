@@ -183,7 +183,7 @@ def _print(tuning: Tuning, store: Path, learned: LearnedTuning | None) -> None:
         lines.append(f"Warning: more than the model alone has, beyond the bounds: {_named(beyond)}.")
     if learned is not None:
         found, constants = (f"{o.bleu:.2f} BLEU, {o.chrf:.2f} chrF" for o in (learned.held_out, learned.constants))
-        verdict = "kept (translate --adaptive)" if learned.wins else "not kept, as it is no better"
+        verdict = "kept (translate --adaptive)" if learned.wins else "not kept, as it is not better"
         lines.append(f"adaptive: {found} on held-out folds of dev, the constants {constants}: {verdict}")
         if beyond := learned.held_out.beyond(base):
             lines.append(f"adaptive goes beyond the bounds: {_named(beyond)}")

@@ -88,7 +88,9 @@ def _reachable(address: str) -> dict[str, Any]:
         return {}
     host, colon, port = address.rpartition(":")
     if address.startswith("ray://") or not colon or not port.isdecimal():
-        raise InputError(f"{address} is no address of a cluster: give HOST:PORT, as `ray start` prints it, or auto.")
+        raise InputError(
+            f"{address} is not the address of a cluster: give HOST:PORT, as `ray start` prints it, or auto."
+        )
     try:
         with socket.create_connection((host, int(port)), _PATIENCE):
             pass

@@ -199,7 +199,7 @@ class Crew:
             raise sentence(error, hand.node) or error from None
         except RayActorError as error:
             job.lost += 1
-            logger.warning("A worker on %s was lost; what it was at is done again.", hand.node)
+            logger.warning("A worker on %s was lost; its work starts again.", hand.node)
             if job.lost == _LIVES:
                 raise InputError(
                     f"Chunk {job.number} has ended {_LIVES} workers, the last on {hand.node}: do they have enough "
@@ -220,7 +220,7 @@ class Crew:
             raise sentence(error, hand.node) or error from None
         except RayActorError:
             if len(self._hands) == 1:
-                raise InputError("No worker of the cluster is left: start again when there are some.") from None
+                raise InputError("The cluster has no worker left: start again when there are workers.") from None
             self._hands.remove(hand)  # for good
             return False
 

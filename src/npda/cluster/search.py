@@ -169,8 +169,8 @@ class Parts:
                 return None
             if waited > _PATIENCE:
                 raise InputError(
-                    f"A part of {self._store.path} has not answered for {_PATIENCE / 60:.0f} minutes: look after the "
-                    "cluster, or allow to leave it out."
+                    f"A part of {self._store.path} has not answered for {_PATIENCE / 60:.0f} minutes: check "
+                    "the cluster, or add --partial to leave that part out."
                 )
             last = (last + 1) % len(replicas)
             if last not in asked.values():

@@ -136,7 +136,7 @@ def _check(where: str, utterance: Utterance) -> None:
 def check_language(where: str, column: str, language: str) -> None:
     """Refuse what cannot be the code of a language; where none is named it is up to the options."""
     if language and not is_code(language):
-        raise InputError(f"{where}, column {column}: {language!r} is no language; give its code, such as de.")
+        raise InputError(f"{where}, column {column}: {language!r} is not a language; give its code, such as de.")
 
 
 def _frames(where: str, value: str) -> int:

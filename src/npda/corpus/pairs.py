@@ -57,7 +57,7 @@ def stream_pairs(path: str | Path) -> Iterator[Pair]:
         found += 1
         yield pair
     if not found:
-        raise InputError(f"{path} has no sentence pairs; it needs one pair a line, separated by a tab.")
+        raise InputError(f"{path} has no sentence pairs; it needs one pair per line, separated by a tab.")
 
 
 def write_pairs(path: str | Path, pairs: Iterable[Pair]) -> None:
@@ -89,7 +89,7 @@ def stream_moses(source_path: str | Path, target_path: str | Path) -> Iterator[P
             longer = number + sum(1 for _ in lines)
             counts = (number - 1, longer) if source is None else (longer, number - 1)
             raise InputError(
-                f"{source_path} has {counts[0]} lines but {target_path} has {counts[1]}: line {number} is lacking "
+                f"{source_path} has {counts[0]} lines but {target_path} has {counts[1]}: line {number} is missing "
                 f"in {source_path if source is None else target_path}; align the two files again."
             )
         if source.strip() and target.strip():

@@ -81,10 +81,10 @@ def _separator(path: Path) -> str:
         if len(widths) == 1 and min(widths) >= 2:
             return separator
     if empty:
-        raise InputError(f"{path} is empty; it needs one pair of sentences a line.")
+        raise InputError(f"{path} is empty; it needs one pair of sentences per line.")
     raise InputError(
-        f"{path} is no table of pairs: each line needs a sentence and its translation, separated by a tab, a semicolon "
-        "or a comma, and a field that contains the separator stands in double quotes."
+        f"{path} is not a table of pairs: each line needs a sentence and its translation, separated by a tab, a "
+        "semicolon or a comma, and a field that contains the separator stands in double quotes."
     )
 
 

@@ -113,7 +113,7 @@ def _table(path: Path) -> tuple[list[tuple[int, list[str]]], dict[str, int]]:
     lines = read_lines(path)
     tables = {delimiter: _rows(lines, delimiter) for delimiter in _DELIMITERS}
     if not any(line.strip() for line in lines):
-        raise InputError(f"{path} has no terms; it needs one pair a line, such as: floor,Wort")
+        raise InputError(f"{path} has no terms; it needs one pair per line, such as: floor,Wort")
     widths = {delimiter: {len(row) for _, row in rows} for delimiter, rows in tables.items()}
     fitting = [delimiter for delimiter, found in widths.items() if len(found) == 1 and min(found) >= 2]
     if not fitting:
@@ -168,7 +168,7 @@ def _line(where: str, fields: dict[str, str]) -> list[Term]:
     if not sources or not target:
         raise InputError(f"{where}: a side of the pair is empty; fill it in or delete the line.")
     if not any(character.isalnum() for character in "".join(sources)):
-        raise InputError(f"{where}: {fields['source']!r} holds no letter, so nobody can say it.")
+        raise InputError(f"{where}: {fields['source']!r} contains no letter, so it cannot be spoken.")
     form = fields.get(FORM, "")
     if form not in ("", PLURAL):
         raise InputError(f"{where}: the column {FORM} says {PLURAL} or nothing, not {form!r}.")

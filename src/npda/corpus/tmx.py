@@ -86,7 +86,9 @@ def _units(path: Path) -> Iterator["Element"]:
                     open_units += _tag(element) == "tu"
                     held += 1
                     if held > MOST_PARTS:
-                        raise InputError(f"{path} has more than {MOST_PARTS:,} elements in one place: it is no memory.")
+                        raise InputError(
+                            f"{path} has more than {MOST_PARTS:,} elements in one place, unlike a translation memory."
+                        )
                     continue
                 open_elements.pop()
                 if _tag(element) == "tu":

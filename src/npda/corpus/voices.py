@@ -166,6 +166,6 @@ def _samples(file: Path | io.BytesIO) -> np.ndarray:
     try:
         samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError) as error:
-        raise InputError(f"The voice wrote something that is no audio ({error}).") from None
+        raise InputError(f"The voice produced something that is not audio ({error}).") from None
     mono = samples.mean(axis=1) if len(samples) else np.empty(0, np.float32)
     return mono if rate == SAMPLE_RATE or not len(mono) else soxr.resample(mono, rate, SAMPLE_RATE)

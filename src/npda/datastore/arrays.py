@@ -137,7 +137,7 @@ class EntryArrays:
         try:
             "".join(texts).encode()
         except UnicodeEncodeError:
-            raise InputError(f"sentences[{id_}] holds a lone surrogate: it is no text.") from None
+            raise InputError(f"sentences[{id_}] holds a lone surrogate, so it is not valid text.") from None
         return texts[0], texts[1]
 
     def _halved(self, first: int, end: int) -> np.ndarray:

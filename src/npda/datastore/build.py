@@ -241,5 +241,7 @@ def _digest(sentences: Sequence[Sentence]) -> str:
         try:
             digest.update(json.dumps(row, ensure_ascii=False).encode())
         except UnicodeEncodeError:
-            raise InputError(f"The sentence {sentence.src_text!r} holds a lone surrogate: it is no text.") from None
+            raise InputError(
+                f"The sentence {sentence.src_text!r} holds a lone surrogate, so it is not valid text."
+            ) from None
     return digest.hexdigest()

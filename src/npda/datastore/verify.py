@@ -49,7 +49,7 @@ def _check_keys(shard: Shard) -> None:
     keys = shard.open_keys()
     for start in range(0, shard.count, _ROWS):
         if not np.isfinite(keys[start : start + _ROWS]).all():
-            raise InputError(f"{shard.folder / 'keys.npy'} holds keys that are no numbers: {_REMEDY}")
+            raise InputError(f"{shard.folder / 'keys.npy'} holds keys that are not numbers: {_REMEDY}")
 
 
 def _check_numbers(shard: Shard, vocabulary_size: int) -> None:

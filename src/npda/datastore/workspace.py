@@ -37,7 +37,7 @@ class Workspace:
             logger.info("Continuing the interrupted work in %s.", self.root)
         else:
             if any(self.root.iterdir()):
-                logger.warning("%s is of another model, input or setting: starting afresh.", self.root)
+                logger.warning("%s belongs to another model, input or setting: starting afresh.", self.root)
             empty_folder(self.root)
             with atomic_write(path) as temporary:
                 temporary.write_text(json.dumps(plan, sort_keys=True), encoding="utf-8")

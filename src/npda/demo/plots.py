@@ -43,10 +43,11 @@ def curve_plot(curve: tuple[CurvePoint, ...], systems: dict[str, SystemResult]) 
         axes.plot(pairs, [point.bleu for point in curve], color=STORE, marker="o", linewidth=2)
         for point in curve:
             beside(axes, f"{point.bleu:.1f}", (point.pairs, point.bleu), (0, -15))
-        for name, style in ((BASE, ":"), (KNN_MT, "--")):
+        # Each name stands where the curve is far away.
+        for name, style, place, side in ((BASE, ":", pairs[-1], "right"), (KNN_MT, "--", pairs[0], "left")):
             level, colour = systems[name].domain, system_colour(name)
             axes.axhline(level, color=colour, linestyle=style, linewidth=1.2)
-            beside(axes, name, (pairs[0], level), (0, 4), ha="left", color=colour)
+            beside(axes, name, (place, level), (0, 4), ha=side, color=colour)
         axes.set_xscale("log", base=2)
         axes.set_xticks(pairs, [f"{count:,}" for count in pairs])
         axes.minorticks_off()

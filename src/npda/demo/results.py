@@ -110,7 +110,7 @@ class DemoReport:
 
     @property
     def text_tuning_loss(self) -> float:
-        """BLEU that who tunes on text stays behind who could tune on speech."""
+        """BLEU lost by tuning on text instead of speech."""
         return self.speech_tuned - self.systems[NPDA].domain
 
     @property

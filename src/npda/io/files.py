@@ -84,7 +84,7 @@ def check_writable(path: str | Path) -> None:
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder: name a file in it, for example {path / 'out.txt'}.")
     if os.path.exists(path) and not os.path.isfile(path):
-        raise InputError(f"{path} is no ordinary file, and would be replaced by one: name another.")
+        raise InputError(f"{path} is not an ordinary file and would be overwritten: choose another name.")
     missing = [folder for folder in path.parents if not os.path.exists(folder)]
     with contextlib.suppress(_Enough), atomic_write(path) as temporary:
         temporary.touch()

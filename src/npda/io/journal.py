@@ -67,7 +67,7 @@ class Journal:
             if len(whole) == 1:
                 if entry.get("of") != of:
                     raise InputError(
-                        f"{self.path} is of another model, input or setting: leave out --resume to start afresh."
+                        f"{self.path} belongs to another model, input or setting: leave out --resume to start afresh."
                     )
             else:
                 self._done[str(entry.get("part"))] = entry.get("value")

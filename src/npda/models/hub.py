@@ -87,7 +87,7 @@ def _weight_map(directory: Path) -> dict[str, str]:
     found = dict(read_json(directory / f"{WEIGHTS}.index.json")["weight_map"])
     for name in found.values():
         if Path(name).name != name:
-            raise ValueError(f"{name!r} is no file of the directory")
+            raise ValueError(f"{name!r} is not a file in the directory")
     return found
 
 

@@ -42,4 +42,6 @@ def _main(code: str) -> str:
 
 @cache
 def _trusted(code: str, skill: Skill) -> None:
-    logger.warning("The model does not say which language it can %s: nobody knows whether it is %s.", skill, code)
+    logger.warning(
+        "The model does not say which languages it can %s, so npda cannot tell whether %s is one of them.", skill, code
+    )

@@ -96,7 +96,9 @@ class SpeechEncoderDecoder(TorchBackbone):
         dropout: by default that of the decoder
         """
         if layers == 0:
-            raise InputError("This model's text path has layers of its own; a mere embedding cannot be trained for it.")
+            raise InputError(
+                "This model's text path has layers of its own, so an embedding alone cannot be trained for it."
+            )
         config = self._decoder.config
         size = TextEncoderSize(
             vocabulary=len(self.source),

@@ -153,7 +153,9 @@ class Whisper(TorchBackbone):
         layers: of the speech encoder to be copied; dropout: by default that of the speech encoder
         """
         if layers == 0:
-            raise InputError("Whisper's text path has layers of its own; a mere embedding cannot be trained for it.")
+            raise InputError(
+                "Whisper's text path has layers of its own, so an embedding alone cannot be trained for it."
+            )
         embedding, layers = self._decoder.embed_tokens.weight, layers or min(LAYERS, len(self._encoder.layers))
         self.text_encoder = WhisperTextEncoder.like(self._encoder, embedding, layers).train(self.training)
         if dropout is not None:

@@ -177,7 +177,9 @@ class _Planner:
 
     def task(self, system: System, direction: Direction, language: str) -> Task:
         if system.store is not None and system.store.way == "spoken" and not self.recipe.voice:
-            raise InputError(f"{system.name} needs somebody to read the text: give the recipe a voice, espeak:de say.")
+            raise InputError(
+                f"{system.name} needs a voice to read the text aloud: give the recipe one, such as espeak:de."
+            )
         tests = {direction.domain: self.corpus(direction.domain, language)}
         tests.setdefault(direction.general, self.corpus(direction.general, language))
         data = self.data(system.store.data, direction, language) if system.store is not None else ""

@@ -121,13 +121,13 @@ class StoreBuilder:
         version = self.library.version(job.target)
         known = [source.name for source in version.info.sources]
         if job.kind == "append" and job.spec["source"] in known:
-            raise InputError(f"{job.target} has a source {job.spec['source']} by now: give this one another name.")
+            raise InputError(f"{job.target} has a source {job.spec['source']} already: give this one another name.")
         temporary = home.with_name(f".{home.name}.copy")
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             shutil.copytree(version.path, temporary, copy_function=_link, ignore=shutil.ignore_patterns(".*"))
         except (OSError, shutil.Error) as error:
-            raise InputError(f"{job.target} has been changed meanwhile ({type(error).__name__}): try again.") from None
+            raise InputError(f"{job.target} was changed in the meantime ({type(error).__name__}): try again.") from None
         with atomic_write(home.with_name(_BASE)) as file:
             file.write_text(version.store.digest, encoding="ascii")
         os.rename(temporary, home)
@@ -135,11 +135,11 @@ class StoreBuilder:
     def _publish(self, job: Job, home: Path) -> None:
         with self.library.editing():
             if job.kind == "create" and self.library.exists(job.target):
-                raise InputError(f"There is a store {job.target} by now: choose another name.")
+                raise InputError(f"A store called {job.target} exists already: choose another name.")
             if job.kind != "create":
                 before = home.with_name(_BASE).read_text(encoding="ascii")
                 if self.library.version(job.target).store.digest != before:
-                    raise InputError(f"{job.target} has been changed by somebody else meanwhile: try again.")
+                    raise InputError(f"{job.target} was changed by somebody else in the meantime: try again.")
             self.library.publish(job.target, home)
 
     @contextmanager

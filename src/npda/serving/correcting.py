@@ -71,7 +71,7 @@ def corrected(backbone: Backbone, wish: Wish, language: str | None) -> Corrected
     if len(prompt) + len(tokens) - 1 > backbone.max_target:
         raise InputError(f"The text has {len(tokens)} tokens, more than this model can write: correct it in parts.")
     if not backbone.target.decode(tokens[:-1]).strip():
-        raise InputError("The model can write nothing of this text.")
+        raise InputError("The model cannot write any of this text.")
     fed = torch.tensor([[*prompt, *tokens]])
     memory = hear_batch(backbone, [features_of(backbone, padded)], fed[:, : len(prompt)])
     states = backbone.states(memory, fed[:, :-1].to(memory.states.device))[0, len(prompt) - 1 :]

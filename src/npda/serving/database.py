@@ -69,7 +69,9 @@ class Database:
             self._migrate()
         except sqlite3.DatabaseError as error:
             self._only.release()
-            raise InputError(f"{self.path} is no database of this server ({error}): restore it from a copy.") from None
+            raise InputError(
+                f"{self.path} is not a database of this server ({error}): restore it from a copy."
+            ) from None
         except BaseException:
             self._only.release()
             raise

@@ -63,7 +63,7 @@ def read_examples(folder: Path | None) -> list[Example]:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path} is no list of clips: {place}: {first['msg']}.") from None
+        raise InputError(f"{path} is not a list of clips: {place}: {first['msg']}.") from None
 
 
 def write_examples(folder: Path, speech: Mapping[str, Sequence[Utterance]]) -> None:

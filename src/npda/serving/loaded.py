@@ -162,7 +162,7 @@ def _until_gone(thing: weakref.ref[object]) -> None:
         if thing() is None:
             return
         time.sleep(_PAUSE)
-    logger.warning("a model that is no longer served is still held by something, and so is its memory")
+    logger.warning("a model that is no longer served is still in use, so its memory is not freed")
 
 
 def give_back() -> None:

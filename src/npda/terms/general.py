@@ -112,4 +112,4 @@ def _sentences(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
                 empty = False
                 yield line.strip(), ""
         if empty:
-            raise InputError(f"{path} has no sentences; it needs one a line.")
+            raise InputError(f"{path} has no sentences; it needs one per line.")

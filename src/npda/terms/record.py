@@ -86,7 +86,7 @@ class TermFolder:
         for number, line in enumerate(read_lines(path)[1:] if path.is_file() else (), start=2):
             row = split_row(path, number, line, len(_COLUMNS))
             if not (row[4].isascii() and row[4].isdigit()):
-                raise InputError(f"{path}, line {number}: {row[4]!r} is no number of times.")
+                raise InputError(f"{path}, line {number}: {row[4]!r} is not a count.")
             found.append(Observed(row[0], row[1], tuple(row[2].split()), tuple(row[3].split()), int(row[4])))
         return found
 

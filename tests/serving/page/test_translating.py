@@ -135,7 +135,7 @@ def test_what_goes_wrong_is_a_sentence(visit, clips, drop, tmp_path):
     assert said.count() == 0
     soundfile.write(tmp_path / "silence.wav", np.zeros(audio.SAMPLE_RATE), audio.SAMPLE_RATE)
     page.set_input_files("#file", tmp_path / "silence.wav")
-    page.get_by_text("Nobody speaks in this recording").first.wait_for()
+    page.get_by_text("The model hears no speech in this recording").first.wait_for()
 
 
 def test_a_translation_can_be_cancelled(visit):

@@ -127,7 +127,7 @@ class Frame:
                 name, _, more = (slot or verb or adjective).partition(":")
                 name = name if slot and language != "en" else more if verb or adjective else ""
                 if name and name not in self._names:
-                    raise self._fault(f"the {language} line names {name!r}, which is no slot of the English line")
+                    raise self._fault(f"the {language} line names {name!r}, which is not a slot of the English line")
                 if verb:
                     self._check_verb(language, verb.partition(":")[0])
         for slot in self._slots:

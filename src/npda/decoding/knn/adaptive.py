@@ -164,10 +164,10 @@ def load_adaptive(directory: Path) -> tuple[AdaptiveCombiner, str]:
         raise InputError(f"{path}: {error}; {remedy}") from None
     weights = directory / WEIGHTS
     if not weights.is_file() or FileInfo.of(weights) != saved.weights:
-        raise InputError(f"{weights} is not the file {SETTINGS} speaks of; {remedy}")
+        raise InputError(f"{weights} is not the file that {SETTINGS} describes; {remedy}")
     combiner = AdaptiveCombiner(options)
     try:
         load_into(combiner, read_weights(weights), weights)
     except InputError:
-        raise InputError(f"{weights} does not hold the network {SETTINGS} speaks of; {remedy}") from None
+        raise InputError(f"{weights} does not hold the network that {SETTINGS} describes; {remedy}") from None
     return combiner.eval(), saved.store

@@ -60,7 +60,7 @@ def read_yaml(path: str | Path) -> Any:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     if len(content) > _LARGEST:
-        raise InputError(f"{path} is larger than {_LARGEST // 1024} KiB, so it is no recipe.")
+        raise InputError(f"{path} is larger than {_LARGEST // 1024} KiB, so it is not a recipe.")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -63,5 +63,5 @@ def _index(place: Any, key: str, change: str) -> int:
     if not isinstance(place, list):
         raise InputError(f"--set {change}: there is nothing inside {place!r} that could be called {key!r}.")
     if not key.isdecimal() or int(key) >= len(place):
-        raise InputError(f"--set {change}: {key!r} is no place in a list of {len(place)}; they count from 0.")
+        raise InputError(f"--set {change}: {key!r} is not a position in a list of {len(place)}; they count from 0.")
     return int(key)

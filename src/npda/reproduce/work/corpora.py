@@ -113,7 +113,7 @@ def _said_by(corpus: Talks, split: str) -> list[Utterance]:
     speakers = {u.speaker for u in utterances}
     for name in (*corpus.dev, *corpus.test):
         if name not in speakers:
-            raise InputError(f"{corpus.manifest}: nobody called {name!r} speaks there; correct the recipe's speakers.")
+            raise InputError(f"{corpus.manifest}: no speaker there is called {name!r}; correct the recipe's speakers.")
     if both := set(corpus.dev) & set(corpus.test):
         raise InputError(f"{min(both)!r} cannot speak in dev and in test: correct the recipe's speakers.")
     trained_on = speakers - set(corpus.dev) - set(corpus.test)

@@ -67,7 +67,7 @@ class Pair(Body):
     def entry(self) -> Entry:
         sources = _ways(self.source)
         if not any(letter.isalnum() for letter in "".join(sources)):
-            raise Refusal(422, f"{self.source!r} holds no letter, so nobody can say it.", "source")
+            raise Refusal(422, f"{self.source!r} contains no letter, so it cannot be spoken.", "source")
         if self.source_plural and not self.target_plural:
             raise Refusal(422, f"{self.source!r} has a source_plural and no target_plural.", "target_plural")
         given = None if self.renderings is None else tuple(Rendering(r.text, r.purity) for r in self.renderings)

@@ -108,7 +108,7 @@ class Run:
         if names and self.checkpoints.latest() is not None:
             described = "; ".join(f"{n} was {_short(stored.get(n))}, now {_short(wanted.get(n))}" for n in names)
             raise InputError(
-                f"{self.out} holds a training run that began otherwise ({described}): "
+                f"{self.out} holds a training run that was started differently ({described}): "
                 "continue it as it began, choose another directory, or remove this one."
             )
         return names
