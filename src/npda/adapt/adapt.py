@@ -250,7 +250,7 @@ class _Adapting:
             return gated(tune(*given, language=language, progress=progress, guarding=guarding), guarding, progress)
 
         found = self.cache.recall("tuning", identity, _TUNING, GatedTuning, run)
-        # What somebody has tuned by hand since then stays.
+        # What was tuned by hand since then stays.
         if len(self.cache.found) == before or not (store.path / TUNED).is_file():
             found.save(store)
         return found.tuning

@@ -14,7 +14,7 @@ from npda.io.errors import InputError
 
 SNDFILE_ERRORS = (soundfile.SoundFileError, OSError, RuntimeError)
 
-_SLACK = 0.05  # seconds of a promise that nobody misses
+_SLACK = 0.05  # seconds that may be missing at the end
 _TAGS = 16_384  # bytes that may follow the sound of an mp3
 
 

@@ -95,7 +95,7 @@ def print_store(store: Datastore, as_json: bool = False, verified: bool = False)
 
 
 def _plain(text: str) -> Text:
-    """As a terminal shall show it: somebody else may have named what a store was made of."""
+    """Text that is safe on a terminal: the names in a store may come from elsewhere."""
     from rich.text import Text
 
     return Text(printable(text))

@@ -79,7 +79,7 @@ def _spans(path: Path, recordings: Path) -> Iterator[Span]:
 
 
 def _speakers(folder: Path) -> dict[str, str]:
-    """Who holds each speech; nobody is known unless there is one line for each."""
+    """The speaker of each speech; none is known unless there is one line for each."""
     speeches, speakers = folder / "speeches.lst", folder / "speakers.lst"
     if not (speeches.is_file() and speakers.is_file()):
         return {}

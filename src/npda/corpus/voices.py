@@ -1,4 +1,4 @@
-"""Voices by name: who reads a domain's text aloud when nobody has recorded it.
+"""Voices by name: synthesisers that read a domain's text aloud when there are no recordings of it.
 
 espeak:en-us        espeak-ng, which comes with npda; espeak:en-us+f3 is a variant, espeak:en-us@300 speaks 300 words
                     a minute. The same text always gives the same samples.
@@ -35,7 +35,7 @@ _EXAMPLES = "espeak:en-us, pico:de-DE and piper:MODEL.onnx are the ways to name 
 
 
 class Voice(Protocol):
-    """Somebody who reads aloud. name: as given; language: two letters, or "" where that is not known"""
+    """A voice that reads text aloud. name: as given; language: two letters, or "" where that is not known"""
 
     name: str
     language: str

@@ -25,7 +25,7 @@ SHARD_KEYS = 131_072  # keys a shard; a sentence is never cut in two, so that a 
 
 
 class EntryArrays:
-    """Entries that somebody else computed, in the order of their sentences.
+    """Entries that were computed elsewhere, in the order of their sentences.
 
     Any array may be a memory map: only one shard at a time is read.
 

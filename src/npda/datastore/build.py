@@ -3,7 +3,7 @@
 Nothing grows with the store: a chunk, a sample of keys for training, a part of the index are all that is in memory.
 Work goes on in ``.NAME.building`` beside the store, is found there again after an interruption, and a finished store
 appears by one rename. Chunks are fixed by the order of the sentences alone, so that a build gives the same bytes
-however often it was interrupted, and whoever makes the shards: see ``npda.datastore.workers``.
+however often it was interrupted, and wherever the shards are made: see ``npda.datastore.workers``.
 """
 
 from __future__ import annotations

@@ -28,12 +28,13 @@ npda explain talk.wav --model MODEL --store . --html why.html
 npda inspect . --verify
 ```
 
-The sentences of all sources stand in the store as text, and `npda explain` shows them: whoever has the store has them.
+The sentences of all sources stand in the store as text, and `npda explain` shows them: share the store only with people
+who may read them.
 """
 
 
 def write_card(store: Path) -> None:
-    """Write the card from what the store's own files say, unless somebody has put his own text there."""
+    """Write the card from what the store's own files say, unless somebody has written their own text there."""
     info = read_info(store)
     front = {
         "library_name": "npda",

@@ -5,7 +5,7 @@ COUNTER/
   held-out.tsv   general sentences that are not in it, to measure by
   model.json     digest of the model that read the text, its text path included
 
-It lies in the model's directory, beside the text path. For a model that somebody else has saved, whose directory stays
+It lies in the model's directory, beside the text path. For a model of somebody else, whose directory stays
 as it is, it lies in the cache, under the digest of the model's decoder.
 """
 

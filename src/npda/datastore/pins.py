@@ -1,7 +1,7 @@
-"""Readers pin the version of a store that they have opened; what it consists of goes when nobody reads it any more.
+"""Readers pin the version of a store that they have opened; its files are removed when its last reader has closed it.
 
 A reader holds a shared lock on the very datastore.json that it has read. Whoever replaces that file gives the old one
-another name first if somebody reads it, and removes nothing that any such file names. The system takes a lock back when
+another name first if it is being read, and removes nothing that any such file names. The system takes a lock back when
 its process ends, however it ends. Where a disk knows no locks, readers are not protected.
 """
 
@@ -68,7 +68,7 @@ def replace_info(store: Path, info: StoreInfo) -> None:
 
 
 def held_versions(store: Path) -> Iterator[StoreInfo]:
-    """Earlier versions that somebody still reads; the files of others are removed."""
+    """Earlier versions that are still being read; the files of others are removed."""
     for path in store.glob(f"{_HELD}*.json"):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -82,7 +82,7 @@ def held_versions(store: Path) -> Iterator[StoreInfo]:
 
 
 def _nobody_else(descriptor: int) -> bool:
-    """Take the lock of a file that nobody reads; False if somebody does."""
+    """Take the lock of a file that is not being read; False if it is."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

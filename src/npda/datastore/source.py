@@ -74,6 +74,6 @@ class Source:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name of a source that nobody could read or type."""
+    """Refuse a name of a source that cannot be read or typed."""
     if not name.strip() or any(ord(character) < 32 for character in name):
         raise InputError(f"A source cannot be called {name!r}: give it a name that can be read.")

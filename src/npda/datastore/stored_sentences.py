@@ -40,7 +40,7 @@ class StoredSentences:
         self._ends = np.concatenate([np.empty(0, np.int64), *ends])
 
     def of(self, ids: np.ndarray) -> np.ndarray:
-        """The sentences that some keys stand in, each once, rising. ids: [n], those below 0 are nobody's"""
+        """The sentences that some keys belong to, each once, rising. ids: [n], those below 0 have none"""
         return self._starts[np.unique(np.searchsorted(self._starts, ids[ids >= 0], side="right") - 1)]
 
     def keys(self, sentences: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The seam where something else than the model has a say in the next token."""
+"""The seam where something besides the model influences the next token."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def length_penalties(fusions: Sequence[Fusion], alphas: Tensor, sentences: Tenso
 
 
 def of_sentences(fusions: Sequence[Fusion], sentences: Sequence[int]) -> list[Fusion]:
-    """What has a say when these sentences are searched for again, in this order."""
+    """The fusions to use when these sentences are searched for again, in this order."""
     divided = [fusion.for_sentences(sentences) if isinstance(fusion, DividedFusion) else fusion for fusion in fusions]
     return [fusion for fusion in divided if fusion is not None]
 

@@ -20,7 +20,7 @@ from npda.decoding.fusion import Fusion, of_sentences
 from npda.decoding.loops import NoRepeats, first_loop
 from npda.models.backbone import Backbone, Memory
 
-WITHOUT_FUSIONS: tuple[Retried, ...] = ("model alone", "no repeats")  # attempts no store has a say in
+WITHOUT_FUSIONS: tuple[Retried, ...] = ("model alone", "no repeats")  # attempts without any store
 
 _TOGETHER = 4  # sentences tried again at once: with full padding they are long
 

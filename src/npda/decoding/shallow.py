@@ -1,4 +1,4 @@
-"""Shallow fusion (Gulcehre et al. 2015): a language model has a say in every next token."""
+"""Shallow fusion (Gulcehre et al. 2015): a language model scores every next token too."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class DevSet:
     def translations(
         self, options: SearchOptions, fusions: Sequence[Fusion] = (), advance: Callable[[int], None] = lambda _: None
     ) -> list[str]:
-        """The model's translation of every sentence; ``advance`` is told how many were done."""
+        """The model's translation of every sentence; ``advance`` is called with how many are done."""
         texts = [""] * len(self)
         for batch in self.batches:
             found = search_with_retry(self.backbone, self.memory(batch), batch.prompt, options, fusions)

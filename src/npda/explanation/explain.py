@@ -98,7 +98,7 @@ def _tokens(
     pieces: Pieces,
     with_stores: bool,
 ) -> tuple[Token, ...]:
-    """with_stores: whether the stores had a say; if not, λ is 0, and their neighbours are shown all the same"""
+    """with_stores: whether the stores steered; if not, λ is 0, and their neighbours are shown all the same"""
     device = memory.states.device
     fed = torch.tensor([[*prompt, *produced[:-1]]], device=device)
     states = backbone.states(memory, fed)[0, len(prompt) - 1 :]

@@ -17,7 +17,7 @@ Decider = Literal["model", "store", "both"]
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A key near the decoder's state: somebody was here before, and went on with ``token``.
+    """A key near the decoder's state: a stored sentence reached this point and continued with ``token``.
 
     distance: squared L2; weight: its share in p_kNN; token, piece: the value; position: of that token in the target
     sentence, in tokens from 0; start, end: the same in characters of ``target_text``, equal where the token has none

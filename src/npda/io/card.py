@@ -93,7 +93,7 @@ def is_ours(card: Path) -> bool:
 
 
 def write_card(card: Path, front: Mapping[str, Any], body: str) -> None:
-    """Write a card, atomically, unless somebody has put his own text there."""
+    """Write a card, atomically, unless somebody has written their own text there."""
     import yaml
 
     if not is_ours(card):

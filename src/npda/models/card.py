@@ -55,7 +55,7 @@ _PYTHON: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class About:
-    """What whoever trains a model knows of it.
+    """What a training knows of its model.
 
     data: names of the files that it learnt from; base: the model that it began as; languages: spoken and written;
     licence: of the data, if it was told

@@ -106,7 +106,7 @@ class Whisper(TorchBackbone):
 
     @property
     def source_language(self) -> str | None:
-        """What is spoken and read, a code such as ``de``; None if nobody has said it."""
+        """What is spoken and read, a code such as ``de``; None if it was not given."""
         language = getattr(self.model.generation_config, "language", None)
         return language.strip("<|>") if language else None
 

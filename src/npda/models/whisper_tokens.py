@@ -13,7 +13,7 @@ from transformers import WhisperTokenizer
 
 from npda.io.errors import InputError
 
-# Blanks to be filled in: nobody says them, but Whisper writes them where it is led astray. OpenAI suppresses "_" alone.
+# Blanks to be filled in: nobody says them, but Whisper writes them when it is misled. OpenAI suppresses "_" alone.
 _BLANKS = ("__", "____", "Ġ_", "Ġ__")
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 

@@ -56,7 +56,7 @@ _PER_UPDATE = {
     "language model": 0.03,
 }
 _UPDATES = 1_700  # where a recipe counts epochs
-_PRETRAINED = 20.0  # times as long, about, when the model is one that somebody else has trained
+_PRETRAINED = 20.0  # times as long, about, with a public model
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class _Planner:
         return stage
 
     def pretrained(self, directory: Path) -> str:
-        """The stage that takes over a model somebody else has trained."""
+        """The stage that takes over a public model."""
         stage, language = f"model {directory.name}", self.recipe.model.source_language
         work = partial(training.take_over, model=directory, source_language=language)
         told = {"version": VERSION, "model": directory.name, "source_language": language}

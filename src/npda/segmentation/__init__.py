@@ -1,6 +1,6 @@
 """Recordings of any length, cut at their pauses into what a model takes.
 
-``stretches`` reads a recording block by block, asks a detector where somebody speaks, and hands over each stretch of
+``stretches`` reads a recording block by block, asks a detector where there is speech, and hands over each stretch of
 speech with its times as soon as its end is heard. An hour takes no more memory than a minute.
 """
 

@@ -23,8 +23,8 @@ class Pauses:
     longest: float = 30.0  # stretch, padding included
     whole: float = 0.5  # share of the longest stretch that is never cut
     shortest: float = 0.1  # speech; what is shorter is a click
-    begins: float = 0.5  # probability from which on somebody speaks
-    ends: float = 0.35  # and below which nobody does any more
+    begins: float = 0.5  # probability at which speech begins
+    ends: float = 0.35  # and below which it ends
 
     def __post_init__(self) -> None:
         if not 0 <= 2 * self.padding <= self.pause:
@@ -104,7 +104,7 @@ class Cutter:
 
     @property
     def settled(self) -> bool:
-        """Whether somebody speaks, and all was heard that will be handed over if nothing more is said."""
+        """Whether there is speech now, and all of it that will be handed over if nothing more follows."""
         return self._silent >= max(1, self._padding)
 
     def finish(self) -> Iterator[Stretch]:

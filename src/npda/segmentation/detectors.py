@@ -13,7 +13,7 @@ from npda.audio import SAMPLE_RATE
 FRAME = 512  # samples, 32 ms: what silero-vad hears at a time
 
 _MEMORY = 30 * SAMPLE_RATE // FRAME  # frames whose loudness is compared
-_SILENCE = -60.0  # dB below full scale; nobody speaks so softly
+_SILENCE = -60.0  # dB below full scale; no speech is so soft
 _SPOKEN, _LEAST = 0.5, 3  # probability of a frame, and how many of them are speech
 _LOOKED_AT = 4 * SAMPLE_RATE // FRAME  # frames looked at together
 _PROMINENCE = 6.0  # dB; the loudness of steady noise varies by less

@@ -118,7 +118,7 @@ class Library(Protocol):
 
 
 class Held(Protocol):
-    """Versions of stores that somebody reads. A context manager: what is no longer current is freed with its last
+    """Versions of stores in use. A context manager: what is no longer current is freed with its last
     reader.
 
     signature: equal for equal versions of equal stores

@@ -1,4 +1,4 @@
-"""From a sentence that somebody has corrected to the keys that make it come out right the next time."""
+"""From a corrected sentence to the keys that make it come out right the next time."""
 
 from __future__ import annotations
 

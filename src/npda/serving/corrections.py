@@ -26,7 +26,7 @@ _OVER = "decoder, vocabulary, dim, tokens, keys AS states"
 class Corrected:
     """What a correction makes of a sentence.
 
-    audio: digest of its samples; heard: what was said, "" where nobody knows; text: what is to be written;
+    audio: digest of its samples; heard: what was said, "" where unknown; text: what is to be written;
     language: of the text, None where the model has one only; keys: [n, dim] float32 with the precision of 16 bits;
     tokens: [n] of the text, end symbol included
     """

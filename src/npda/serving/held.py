@@ -1,4 +1,4 @@
-"""Stores that somebody reads, and the fusion that they make."""
+"""Stores in use, and the fusion that they make."""
 
 from __future__ import annotations
 

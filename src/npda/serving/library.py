@@ -2,7 +2,7 @@
 
 ``settings.stores`` is only read; what the server makes lies in ``DATA/stores``, where each name is a link to the
 version that is current, ``DATA/versions/ID/NAME``. A new version is published by replacing the link; the old folder is
-removed when its last reader has gone. A store that somebody else edits in place is noticed by its files' times.
+removed when its last reader has gone. A store that is edited in place from outside is noticed by its files' times.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class StoreLibrary:
                 self.tidy()
 
     def delete(self, name: str) -> None:
-        """With its corrections. Those who read it go on; nobody finds it any more."""
+        """With its corrections. Its readers go on; it can no longer be found."""
         with self._lock:
             places = self._places()
             if name not in places:
@@ -219,7 +219,7 @@ class StoreLibrary:
                 self.overlays.remove_all(name)
 
     def tidy(self, wanted: Sequence[str] = ()) -> None:
-        """Remove versions that no name stands for and nobody reads. wanted: folders that unfinished jobs still need"""
+        """Remove versions that have no name and no reader. wanted: folders that unfinished jobs still need"""
         with self._lock:
             used = {path.resolve().parent for path in self.stores.iterdir() if path.is_symlink()}
             used |= {version.path.parent for version in (*self._retired, *self._known.values())}

@@ -1,4 +1,4 @@
-"""The models of a server: loaded when they are first asked for, unloaded when nobody has asked for a while.
+"""The models of a server: loaded when they are first asked for, unloaded when they have been idle for a while.
 
 A model that hears many languages is loaded once: what is told another language is ``Translator.hearing``, which has
 all weights in common with it.
@@ -65,7 +65,7 @@ class LoadedModels:
         return model is not None and _is_there(model)
 
     def check(self, name: str) -> None:
-        """Refuse names that nobody has given to a model."""
+        """Refuse names that no model has."""
         if name not in self._settings.models:
             known = ", ".join(self._settings.models)
             raise Refusal(404, f"There is no model {name!r}; there is {known}.", "model", "model_not_found")
@@ -90,7 +90,7 @@ class LoadedModels:
             model.left = self._clock()
 
     async def unload_idle(self) -> list[str]:
-        """Unload what nobody has used for ``idle`` minutes. → names"""
+        """Unload what has not been used for ``idle`` minutes. → names"""
         limit = self._settings.idle * 60
         names = [
             name
@@ -102,7 +102,7 @@ class LoadedModels:
         return names
 
     async def unload(self, name: str) -> None:
-        """Drop a model that nobody uses, and give its memory back."""
+        """Drop a model that is not in use, and give its memory back."""
         if self._models[name].users:
             raise ValueError(f"{name} is in use")
         backbone: weakref.ref[object] = weakref.ref(self._models.pop(name).loading.result().backbone)

@@ -47,7 +47,7 @@ def _scored(translator: Translator, samples: np.ndarray, tokens: Sequence[int], 
     ends = [backbone.target.decode(tokens[: end + 1]) for end in range(len(tokens))]
     found, before = [], ""
     for text, score in zip(ends, scores, strict=True):
-        # A piece of a letter is not text yet: the letter is told with its last piece.
+        # A piece of a letter is not text yet: the letter comes with its last piece.
         piece = text[len(before) :] if text.startswith(before) and not text.endswith("\ufffd") else ""
         before = before + piece
         found.append({"token": piece, "bytes": list(piece.encode()), "logprob": round(score, 6)})

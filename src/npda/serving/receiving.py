@@ -1,7 +1,7 @@
 """Uploads: received under limits into files that are always removed.
 
 A part with a file goes to ``DATA/uploads`` piece by piece, under a name of our own; fields stay in memory and are
-small. What all requests together may hold is limited too, so that nobody can fill the disk.
+small. What all requests together may hold is limited too, so that no client can fill the disk.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 class Tongue:
     """What a rendering depends on besides its term.
 
-    model: its name; decoder: its digest; spoken, written: codes, "" where nobody has said; general: digest of the text
+    model: its name; decoder: its digest; spoken, written: codes, "" where they are unknown; general: digest of the text
     that it is learnt from, "" without; reads: whether the model has a text path
     """
 

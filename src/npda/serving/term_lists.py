@@ -192,7 +192,7 @@ def _entry(row: sqlite3.Row) -> Entry:
 
 
 def _packed(entry: Entry) -> str | None:
-    """The renderings that somebody has given, as JSON."""
+    """The renderings that were given, as JSON."""
     forms = {"singular": entry.renderings, "plural": entry.plural_renderings}
     given = {
         form: [(each.text, each.purity) for each in renderings]

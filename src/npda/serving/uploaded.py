@@ -1,4 +1,4 @@
-"""Files of sentence pairs that somebody sends to become a store: read whole, and kept as one plain table."""
+"""Uploaded files of sentence pairs, to become a store: read whole, and kept as one plain table."""
 
 from __future__ import annotations
 

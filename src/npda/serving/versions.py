@@ -25,7 +25,7 @@ Stamp = tuple[Any, ...]
 Opening = Callable[[Path, StoreInfo], Datastore]  # how a store is searched: here, or on a cluster
 
 _FILES = (INFO, TUNED, GUARD, ADAPTIVE)
-_TRIES = 5  # to open a store while somebody replaces it
+_TRIES = 5  # to open a store while it is being replaced
 
 
 def stamp_of(path: Path) -> Stamp | None:

@@ -148,7 +148,7 @@ def _ending(code: int | None) -> str:
 
 
 def clear(step: Step, waits: Callable[[], None]) -> None:
-    """Remove a stage's directory once nobody works in it; waits: called if somebody does"""
+    """Remove a stage's directory once no process works in it; waits: called if one does"""
     lock = Lock(step.lock)
     if not lock.acquire():
         waits()
@@ -160,7 +160,7 @@ def clear(step: Step, waits: Callable[[], None]) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory so that nobody meets a half of it."""
+    """Remove a directory so that no other process finds half of it."""
     if directory.exists():
         remains = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}")
         os.rename(directory, remains)

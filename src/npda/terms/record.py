@@ -26,7 +26,7 @@ class LearntBy(BaseModel):
 
     model: digest of its decoder; vocabulary: of its target; general: digests of the text; voice: that read aloud;
     read: whether the model was to read, "" if that was left to the text;
-    language, source_language: codes, "" where nobody has said; sentences: translated for each term; learnt: renderings
+    language, source_language: codes, "" where they are unknown; sentences: translated for each term; learnt: renderings
     of every term as they were learnt, by which those that a person has changed are known
     """
 

@@ -27,7 +27,7 @@ class Searched:
     """A search that found hypotheses: what it takes to search for some of its sentences again.
 
     memory: of all sentences; prompts: [batch, n] of each, with what was begun at their ends; begun: how many tokens
-    that is; options: of the search; fusions: that had a say
+    that is; options: of the search; fusions: that were used
     """
 
     backbone: Backbone

@@ -75,7 +75,7 @@ def packed(index: Any) -> Any:
         return scanned  # nothing is done to the queries before
     index.index = scanned
     scanned.this.disown()
-    lists.this.own(True)  # nobody else does any more
+    lists.this.own(True)  # nothing else owns them any more
     return index
 
 

@@ -18,7 +18,7 @@ class CachingRetriever:
 
     Of use where the same sentences are translated again. Within one pass over different sentences states hardly repeat.
 
-    depth: neighbours remembered of each state; who wants more is passed on
+    depth: neighbours remembered for each state; a search for more is passed on
     asked, known: states so far, all of them and those that had been asked for before
     """
 

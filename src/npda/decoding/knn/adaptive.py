@@ -50,7 +50,7 @@ class AdaptiveOptions:
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """1, 2, 4, … k; that nobody is believed comes first and is not listed."""
+        """1, 2, 4, … k; the choice of no neighbour comes first and is not listed."""
         return tuple(1 << power for power in range(self.k.bit_length()))
 
 

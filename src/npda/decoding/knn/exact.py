@@ -1,4 +1,4 @@
-"""Keys that were met exactly: who has been here before, in the very same state, knows how it went on.
+"""Keys that were met exactly: a stored sentence in the very same state shows how it continues.
 
 A correction holds the decoder's states for the very audio it corrects. When that audio comes again, its keys lie at a
 distance of next to nothing, and then they decide, whatever λ and the gate leave them for states that are merely near,

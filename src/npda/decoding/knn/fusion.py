@@ -1,4 +1,4 @@
-"""Nearest neighbours have a say in every next token (sections 2.2 and 3.2 of the paper)."""
+"""Nearest neighbours vote for every next token (sections 2.2 and 3.2 of the paper)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Asked:
 class Say:
     """What neighbours have to say in one step, those of several stores side by side.
 
-    weights: [rows, k] shares of each in p_kNN, which sum to 1, or are all 0 where nobody has a say; values: [rows, k]
+    weights: [rows, k] shares of each in p_kNN, which sum to 1, or are all 0 where none votes; values: [rows, k]
     tokens, −1 where a neighbour is missing; lambda_: [rows, 1] weight of p_kNN; distances, ids: [rows, k] as found;
     stores: [k] which store each column is from; opened: [rows, stores] how far the gate of each store is open
     """

@@ -123,7 +123,7 @@ class Openness:
 class Said:
     """The mean of something along every hypothesis, to be asked for when the search is over.
 
-    paths: follows the hypotheses; it is somebody else who makes its steps
+    paths: follows the hypotheses; its steps are made elsewhere
     """
 
     def __init__(self, stores: int, paths: Paths) -> None:

@@ -1,4 +1,4 @@
-"""Adaptive retrieval (He et al. 2021): where the model knows the next token by itself, nobody searches."""
+"""Adaptive retrieval (He et al. 2021): no search where the model knows the next token by itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SureGate:
 class LearnedGate(nn.Module):
     """Searches where a small network, shown the state and the model's certainty, expects neighbours to help.
 
-    threshold: in nats of the reference token; where the network expects less, nobody searches
+    threshold: in nats of the reference token; where the network expects less, the search is left out
     """
 
     threshold: Tensor

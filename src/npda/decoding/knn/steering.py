@@ -19,7 +19,7 @@ from npda.models.backbone import Backbone
 
 @dataclass(frozen=True)
 class Chosen:
-    """What somebody asked for instead of what the stores were tuned to; see ``tuned_combiner``."""
+    """Settings that were given instead of those the stores were tuned to; see ``tuned_combiner``."""
 
     k: int | None = None
     lambda_: float | None = None

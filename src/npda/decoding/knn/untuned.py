@@ -1,4 +1,4 @@
-"""What a store gets that nobody has tuned: k, λ and T by the scale of distances in general text.
+"""Settings of a store that was never tuned: k, λ and T by the scale of distances in general text.
 
 The scale is the median squared distance of a key of the counter-store to its 8th neighbour there. Distances of one
 model are of one size whatever the domain, so that it stands for those of the store as well, however small that is.

@@ -108,7 +108,7 @@ def learn_combiner(
 
 @dataclass(frozen=True)
 class AdaptiveTuning:
-    """A combiner and what it is worth. bleu: on dev, where it was trained; loss, first_loss: nats a token on the dev
+    """A combiner and its scores. bleu: on dev, where it was trained; loss, first_loss: nats a token on the dev
     sentences it was not trained on, at the end and before training
     """
 
@@ -184,7 +184,7 @@ def set_share(gate: LearnedGate, observed: Observations, skip: float) -> None:
 
 @dataclass(frozen=True)
 class GateTuning:
-    """A gate and what it is worth on dev. share: of the positions it skips, 0 if none may be; bleu, full_bleu: with it
+    """A gate and its scores on dev. share: of the positions it skips, 0 if none may be; bleu, full_bleu: with it
     and with every search
     """
 

@@ -1,7 +1,7 @@
 """Fitting the gate of a store: it has to tell sentences of the domain from general ones.
 
 Not by the likelihood of references: where these are far from what the model would say, any help is welcome, and a gate
-that makes them likely never closes. What is told apart are the hypotheses of a search: those of domain sentences with
+that makes them likely never closes. It separates the hypotheses of a search: those of domain sentences with
 the store, those of general sentences by the model alone.
 """
 

@@ -52,7 +52,7 @@ for _tag, _pattern, _starts in (
 
 
 def read_yaml(path: str | Path) -> Any:
-    """The contents of a YAML file; a fault is told with its line."""
+    """The contents of a YAML file; an error names the line."""
     path = Path(path)
     try:
         with path.open("rb") as file:

@@ -35,7 +35,7 @@ class Part(BaseModel):
 
 
 def _context(info: ValidationInfo) -> dict[str, Any]:
-    """What whoever loads the recipe knows: its directory, the names there are."""
+    """What is known where the recipe is loaded: its directory, and the names there are."""
     assert info.context is not None, "recipes are made by load_recipe"
     return info.context
 
@@ -84,7 +84,7 @@ def one_of(kind: str, names: Iterable[str]) -> BeforeValidator:
 
 
 def listed(kind: str) -> BeforeValidator:
-    """One of the names that whoever loads the recipe gave for this kind."""
+    """One of the names that were given for this kind where the recipe was loaded."""
 
     def check(value: Any, info: ValidationInfo) -> Any:
         names = _context(info)[kind]

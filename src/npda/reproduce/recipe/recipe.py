@@ -86,7 +86,7 @@ class Europarl(Part):
 
 
 class Manifests(Part):
-    """Speech with translations of one's own, in fairseq-S2T manifests.
+    """Your own speech with translations, in fairseq-S2T manifests.
 
     text: more pairs than are spoken, of which those that give away dev or test sentences go into no store;
     test: may be missing from a corpus that is never the domain; origin: where to get it, for those who lack it
@@ -117,7 +117,7 @@ class Talks(Part):
 
 
 class TextPairs(Part):
-    """Text with translations of one's own, in a TSV. origin: as above"""
+    """Your own text with translations, in a TSV. origin: as above"""
 
     kind: Literal["text"]
     train: Location
@@ -211,7 +211,7 @@ class ModelSettings(Part):
     source_size, target_size, dropout, normalization, silence, transcript_weight: as in
     npda.training.tasks.speech.SpeechModel, the last two for a pretrained model;
     training, alignment, language_model: the fields of TrainingSettings that are to differ
-    pretrained: a model that somebody else has trained takes the place of the base; source_language: that it is to hear;
+    pretrained: a public model that takes the place of the base; source_language: the language that it hears;
     fine_tune: the base is that model trained further on the general speech
     """
 

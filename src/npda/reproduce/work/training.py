@@ -50,7 +50,7 @@ class Job:
     training, alignment, language_model: changes of the settings; shape, text_encoder: of the models themselves;
     corpora: the stages of each kind of data, one for each language; dev: the domain's, for training on text;
     models: the stages of start, vocabulary, encoder; teacher: the stage of the states an alignment learns from;
-    pretrained: whether somebody else has trained the base, or what it goes on from
+    pretrained: whether the base, or what it starts from, is a public model
     """
 
     model: TrainedModel
@@ -166,7 +166,7 @@ def teach(directory: Path, needed: Mapping[str, Path], log: StageLog, job: Job) 
 def take_over(
     directory: Path, needed: Mapping[str, Path], log: StageLog, model: Path, source_language: str | None
 ) -> None:
-    """A model that somebody else has trained, as the base of all others."""
+    """A public model, as the base of all others."""
     backbone = load_backbone(model, source_language)
     backbone.save_pretrained(directory / MODEL)
     write_model_card(directory / MODEL, About("translator", (), model))

@@ -30,7 +30,7 @@ _UNPUBLISHED = ".model-"
 
 
 class Run:
-    """A run in ``out``, new or continued; ``with`` it nobody else can train there.
+    """A run in ``out``, new or continued; inside ``with``, no other process can train there.
 
     Whatever else would give another model belongs into ``description``: data, task, sizes. A directory that
     holds a run with other settings or another description is refused, as soon as it has a checkpoint to lose.

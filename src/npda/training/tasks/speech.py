@@ -95,7 +95,7 @@ class SpeechModel:
                 raise InputError(f"{name} is for a public model that is trained further: say which one to start from.")
 
     def description(self) -> dict[str, Any]:
-        """What tells this model from another; directories are told by what they hold."""
+        """What distinguishes this model from others; directories are identified by their contents."""
         described = asdict(self)
         for name in _CHOICES:
             if described[name] == getattr(SpeechModel, name):
@@ -218,7 +218,7 @@ def _vocabularies(utterances: list[Utterance], model: SpeechModel) -> tuple[Voca
 
 
 def _tell_languages(backbone: Speech2Text, task: Task, utterances: list[Utterance]) -> None:
-    """A model of one language remembers which, so that nobody asks it for another."""
+    """A model of one language remembers it, so that requests for another are refused."""
     spoken, written = {u.src_lang for u in utterances}, {u.tgt_lang for u in utterances}
     sides = [(backbone.source, spoken), (backbone.target, written if task == "st" else spoken)]
     for vocabulary, languages in sides:

@@ -40,7 +40,7 @@ class TextModel:
             raise InputError(f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}.")
 
     def description(self) -> dict[str, Any]:
-        """What tells this model from another; a directory is told by what it holds."""
+        """What distinguishes this model from others; a directory is identified by its contents."""
         if self.vocabulary is None:
             return asdict(self)
         digests = [vocabulary.digest() for vocabulary in self.load_vocabularies(self.vocabulary)]
