@@ -20,8 +20,8 @@ _ALWAYS = 4  # one of so many lists is visited however far it is
 class Probing:
     """Searches an index that was opened to be searched, for candidates by its own distances.
 
-    nprobe: lists to look at, at most; sizes: [lists] entries of each, by default those of the index: a part of a store
-    visits the lists that the whole would
+    nprobe: lists to look at, at most; none is left out where all are asked for; sizes: [lists] entries of each, by
+    default those of the index: a part of a store visits the lists that the whole would
     """
 
     def __init__(self, index: Any, nprobe: int, sizes: np.ndarray | None = None) -> None:
@@ -32,7 +32,7 @@ class Probing:
             return
         self._lists.nprobe = min(nprobe, self._lists.nlist)
         centroids = faiss.downcast_index(self._lists.quantizer)
-        if isinstance(centroids, faiss.IndexPQFastScan) and self._lists.nprobe > _ALWAYS:
+        if isinstance(centroids, faiss.IndexPQFastScan) and _ALWAYS < self._lists.nprobe < self._lists.nlist:
             self._centroids = centroids
             self._turns = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(_turns(index))]
             self._sizes = list_sizes(self._lists) if sizes is None else sizes
