@@ -34,13 +34,21 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def demonstration(output: Mapping[str, Any]) -> str:
-    """What `npda demo --json` says of its systems."""
+    """What `npda demo --json` says of its systems, of the size of the store and of its terms."""
     rows = []
     for name, system in output["systems"].items():
         p = system.get("p_vs_base")
         scores = [f"{system[side]:.1f}" for side in ("domain", "general")]
         rows.append([name, *scores, "" if p is None else f"{p:.3f}"])
-    return markdown(("system", "parliament", "everyday talk", "p against the model alone"), rows)
+    systems = markdown(("system", "parliament", "everyday talk", "p against the model alone"), rows)
+    sizes = [[f"{point['pairs']:,}", f"{point['keys']:,}", f"{point['domain']:.1f}"] for point in output["curve"]]
+    curve = markdown(("sentence pairs in the store, no gate", "keys", "parliament"), sizes)
+    terms = output["terms"]
+    told = (
+        f"{terms['used']} of {terms['said']} terms are written as wanted, {terms['before']} without the list; of the "
+        f"{terms['sentences_without']} sentences without a term {terms['changed_without']} change."
+    )
+    return f"{systems}\n\n{curve}\n\n{told}"
 
 
 def lines(output: Mapping[str, Any]) -> str:
