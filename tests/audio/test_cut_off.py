@@ -1,5 +1,7 @@
 """Files that are not whole: what can be read of them is told, and headers that nobody means are refused."""
 
+import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -20,6 +22,9 @@ KINDS = {
     "a.ogg": {"format": "OGG", "subtype": "VORBIS"},
     "a.aiff": {},
     "a.w64": {},
+    "a.rf64": {"format": "RF64"},
+    "a.au": {},
+    "a.caf": {},
 }
 SECONDS = 4
 
@@ -69,6 +74,23 @@ def test_a_header_written_into_a_pipe_claims_nothing(tmp_path: Path, size: int):
 def test_rates_at_which_nobody_speaks(tmp_path: Path, rate: int):
     with pytest.raises(InputError, match=r"samples a second, which is not a rate for speech"):
         audio.load(riff(tmp_path / "a.wav", 64_000, rate))
+
+
+def test_a_name_need_not_be_utf_8(tmp_path: Path):
+    expected = audio.load(riff(tmp_path / "a.wav", 64_000))
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/sch\xf6n.wav")
+    try:
+        shutil.copyfile(tmp_path / "a.wav", name)
+    except OSError:
+        pytest.skip("this disk takes UTF-8 only")
+    np.testing.assert_array_equal(audio.load(name), expected)
+
+
+def test_ffmpeg_looks_before_the_beginning_of_a_file_in_silence(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    (tmp_path / "a.mp3").touch()
+    with pytest.raises(InputError, match="cannot be read as audio"):
+        audio.load(tmp_path / "a.mp3")
+    assert capfd.readouterr().err == ""
 
 
 def test_a_batch_goes_on_with_what_could_be_read(tmp_path: Path):

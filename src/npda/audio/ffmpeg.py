@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,13 +13,24 @@ from av import AudioFrame, AudioStream, Packet
 from av.container import InputContainer
 from av.error import FFmpegError
 
-from npda.audio.sound import BLOCK, CutOff, check_piece, check_rate
+from npda.audio.headers import promised_seconds
+from npda.audio.sound import BLOCK, CutOff, check_piece, check_rate, cut_off
 from npda.io.errors import InputError
 
 _ERRORS = (FFmpegError, OSError, EOFError)
 
 _PREROLL = 1.0  # seconds a decoder needs until it gives what it would have given from the beginning
 _CUT_OFF = 1.0  # seconds that may be missing at the end before a file counts as cut off
+
+
+class _Content(io.FileIO):
+    """A file before whose beginning FFmpeg may look for tags in vain; of an exception PyAV would print the traceback."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except OSError:
+            return -1
 
 
 class FfmpegSound:
@@ -78,6 +90,9 @@ class FfmpegSound:
         if fault is not None:
             raise fault
         check_piece(self._file, offset, length, reached)
+        promised = promised_seconds(self._file) if end is None else None
+        if promised is not None and promised > reached / self.rate + _CUT_OFF:
+            raise cut_off(self._file, reached / self.rate, promised)
 
     def _frames(self, offset: int) -> Iterator[tuple[int, np.ndarray]]:
         """Frames in order, the first of them at or before `offset`: place in the file and samples [n] float32."""
@@ -123,7 +138,7 @@ class FfmpegSound:
         """Afresh for every reading: going back to the start does not skip a codec's lead-in again."""
         with ExitStack() as stack:
             try:
-                content = stack.enter_context(open(self._file, "rb"))
+                content = stack.enter_context(_Content(self._file))
                 # With an open file and no protocol, a playlist cannot make FFmpeg open other files or addresses.
                 options = {"protocol_whitelist": "none"}
                 container = stack.enter_context(av.open(content, mode="r", options=options, metadata_errors="replace"))

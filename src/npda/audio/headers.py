@@ -10,13 +10,12 @@ _HEAD = 1 << 16  # bytes in which a header has to be
 _LAST_PAGE = 1 << 17  # bytes at the end of an Ogg file that hold a whole page
 
 
-def promised_seconds(file: Path, format: str) -> float | None:
-    """None where a file does not say, or is whole; inf where it is not and nobody knows how long it was.
-
-    format: as libsndfile calls it
-    """
-    reader = {"WAV": _wav, "WAVEX": _wav, "MP3": _mp3, "OGG": _ogg, "AIFF": _aiff, "W64": _w64}.get(format)
+def promised_seconds(file: Path) -> float | None:
+    """None where a file does not say, or is whole; inf where it is not and nobody knows how long it was."""
     try:
+        with open(file, "rb") as content:
+            start = content.read(4)
+        reader = next((reader for name, reader in _READERS.items() if start.startswith(name)), None)
         return reader(file) if reader is not None else None
     except (OSError, struct.error, ZeroDivisionError):
         return None
@@ -82,8 +81,38 @@ def _w64(file: Path) -> float | None:
     return _whole(file, "<Q", 16, 0)
 
 
+def _rf64(file: Path) -> float | None:
+    return _whole(file, "<Q", 20, 8)
+
+
+def _au(file: Path) -> float | None:
+    """By the place and the size of its data."""
+    with open(file, "rb") as content:
+        start, size = struct.unpack(">II", content.read(12)[4:])
+    return None if size in _UNKNOWN or start + size <= file.stat().st_size else float("inf")
+
+
+def _caf(file: Path) -> float | None:
+    """By the sizes of its chunks."""
+    whole = file.stat().st_size
+    with open(file, "rb") as content:
+        content.seek(8)
+        while len(head := content.read(12)) == 12:
+            (size,) = struct.unpack(">q", head[4:])
+            if size < 0:
+                return None
+            if content.tell() + size > whole:
+                return float("inf")
+            content.seek(size, 1)
+    return None
+
+
 def _whole(file: Path, size: str, place: int, more: int) -> float | None:
     with open(file, "rb") as content:
         (promised,) = struct.unpack_from(size, content.read(64), place)
     unknown = promised in _UNKNOWN or promised == 0xFFFFFFFFFFFFFFFF
     return None if unknown or promised + more <= file.stat().st_size else float("inf")
+
+
+_READERS = {b"RIFF": _wav, b"RF64": _rf64, b"riff": _w64, b"FORM": _aiff, b"OggS": _ogg, b".snd": _au, b"caff": _caf}
+_READERS |= {b"ID3": _mp3, b"\xff": _mp3}

@@ -34,7 +34,7 @@ class SndfileSound:
         with ExitStack() as stack:
             if file.suffix.lower() == ".raw":
                 raise soundfile.SoundFileError("a raw file does not say its rate")
-            sound = stack.enter_context(soundfile.SoundFile(file))
+            sound = stack.enter_context(soundfile.SoundFile(os.fsencode(file)))  # a name need not be UTF-8
             if sound.format == "MP3":
                 # By its descriptor, so that `_unread` can see how far it was read.
                 descriptor = stack.enter_context(open(file, "rb")).fileno()
@@ -63,7 +63,7 @@ class SndfileSound:
         except SNDFILE_ERRORS as error:
             raise CutOff(f"{self._file} cannot be read any further ({error}); copy or export it again.") from None
         if sound.tell() >= sound.frames:
-            promised = promised_seconds(self._file, sound.format)
+            promised = promised_seconds(self._file)
             if promised is not None and promised > sound.frames / self.rate + _SLACK:
                 raise cut_off(self._file, sound.frames / self.rate, promised)
         if sound.tell() >= sound.frames and _unread(sound) > _TAGS:
