@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Two spinning OpenMP threads on a busy core cost a factor of eight.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo serve test test-all lint docs bench results clean
+.PHONY: demo serve test test-all lint faults docs bench results clean
 
 demo: $(VENV)/.installed
 	$(BIN)/npda demo
@@ -24,6 +24,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
+
+# What nobody hopes for, and a table of what came of it; 40 minutes, FAULTS="--minutes 5" is shorter.
+faults: $(VENV)/.installed
+	$(BIN)/python -m tests.faults $(FAULTS)
 
 # The site, in site/index.html.
 docs: $(VENV)/.installed

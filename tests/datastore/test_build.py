@@ -1,12 +1,14 @@
 """Building: keys and values against the model asked sentence by sentence, and builds that are killed."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 import soundfile
@@ -18,6 +20,8 @@ from npda import audio
 from npda.corpus.manifest import Utterance
 from npda.corpus.pairs import Pair
 from npda.datastore import build as build_module
+from npda.datastore.index.lists import write_index
+from npda.datastore.shards import save_array
 from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
@@ -258,3 +262,25 @@ def test_memory_does_not_grow_with_the_store(tmp_path):
         arguments = [sys.executable, "-c", _LARGE, here, str(tmp_path / str(chunks)), str(chunks)]
         peaks.append(int(subprocess.run(arguments, capture_output=True, check=True).stdout))
     assert peaks[1] - peaks[0] < 10_000  # KB
+
+
+@pytest.mark.parametrize("lacking", [1, 100, 3_000])
+def test_a_disk_that_takes_all_but_the_last_bytes(tmp_path, lacking: int):
+    """C's buffers give them to the disk when a file is closed, and nobody hears that it had no room for them."""
+    array = np.zeros(4_000, np.float32)
+    index = faiss.IndexFlatL2(16)
+    index.add(array.reshape(-1, 16))
+    np.save(tmp_path / "whole.npy", array)
+    faiss.write_index(index, str(tmp_path / "whole.faiss"))
+    writers = {".npy": lambda path: save_array(path, array), ".faiss": lambda path: write_index(index, path)}
+    for suffix, write in writers.items():
+        whole = (tmp_path / f"whole{suffix}").read_bytes()
+        write(tmp_path / f"x{suffix}")
+        assert (tmp_path / f"x{suffix}").read_bytes() == whole
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) - lacking, before[1]))
+        try:
+            with pytest.raises(OSError, match="large"):
+                write(tmp_path / f"y{suffix}")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -117,6 +118,24 @@ def test_nobody_sees_half_of_two_versions(model: Speech2Text, store: Path):
         reader.join()
     assert faults == []
     assert seen <= known
+
+
+def test_what_a_killed_edit_left_goes_with_the_next_even_if_that_is_refused(model: Speech2Text, store: Path):
+    """Killed when the new version was published, before the old one was cleared away."""
+    shutil.copytree(store / "shards" / "00000", store / "shards" / "00009")
+    shutil.copytree(store / "index-00000", store / "index-00009")
+    (store / ".edit").mkdir()
+    (store / ".edit" / "plan.json").write_text('{"remove": "x", "store": "an older one"}')
+    before = set(folders(store))
+    with pytest.raises(InputError, match="has no source 'x'"):
+        Datastore.open(store).remove("x")
+    assert folders(store) == before - {"shards/00009", f"{store.name}/index-00009"}
+    assert not (store / ".edit").exists()
+    left = store.with_name(f".{store.name}.building")
+    (left / "records").mkdir(parents=True)
+    with pytest.raises(InputError, match="already exists"):
+        Datastore.build(model, tiny_store.pairs(60), store, "one", QUIET)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("at_once", [1 << 30, 0])

@@ -4,9 +4,10 @@ from io import StringIO
 
 import pytest
 import tiny_store
+from rich.table import Table
 
 from npda.cli.inspect import print_store
-from npda.io.terminal import printable
+from npda.io.terminal import open_console, printable
 from npda.writers import Result, Segment, write
 
 
@@ -44,3 +45,15 @@ def test_translations_on_a_terminal():
     for stream, shown in ((Terminal(), "a\\x1bb\n"), (StringIO(), "a\x1bb\n")):
         write([Result("x", [Segment(0, 1, "a\x1bb")])], "txt", stream)
         assert stream.getvalue() == shown
+
+
+def test_tables_hold_no_markup_and_no_orders(capsys):
+    table = Table("\x1b[31mred", title="[/x] :smile:", width=60)
+    table.add_row("[bold]\x00")
+    console = open_console(width=80)
+    console.print(table)
+    console.print("[/y]\x9b")
+    shown = capsys.readouterr().out
+    for words in ("\\x1b[31mred", "[/x] :smile:", "[bold]\\x00", "[/y]\\x9b"):
+        assert words in shown
+    assert printable(shown) == shown

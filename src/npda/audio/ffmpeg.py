@@ -24,7 +24,7 @@ _CUT_OFF = 1.0  # seconds that may be missing at the end before a file counts as
 
 
 class _Content(io.FileIO):
-    """A file before whose beginning FFmpeg may look for tags in vain; of an exception PyAV would print the traceback."""
+    """A file before whose beginning FFmpeg may look in vain; of an exception PyAV would print the traceback."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         try:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -34,7 +35,8 @@ class SndfileSound:
         with ExitStack() as stack:
             if file.suffix.lower() == ".raw":
                 raise soundfile.SoundFileError("a raw file does not say its rate")
-            sound = stack.enter_context(soundfile.SoundFile(os.fsencode(file)))  # a name need not be UTF-8
+            name: Any = os.fsencode(file)  # which need not be UTF-8
+            sound = stack.enter_context(soundfile.SoundFile(name))
             if sound.format == "MP3":
                 # By its descriptor, so that `_unread` can see how far it was read.
                 descriptor = stack.enter_context(open(file, "rb")).fileno()

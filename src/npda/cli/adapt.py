@@ -27,6 +27,7 @@ from npda.cli.options import (
 )
 from npda.io.errors import InputError
 from npda.io.files import check_file
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from npda.adapt.results import Adaptation
@@ -140,7 +141,6 @@ def adapt(
 
 
 def _print(found: Adaptation) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     columns = ("sentences", "system", "BLEU", "chrF", "length", "cut short", "empty", "loops", "copies", "invented")
@@ -151,10 +151,10 @@ def _print(found: Adaptation) -> None:
         table.add_row(f"{on} ({side.sentences}, {side.way}{voice})", "model alone", *_figures(side.alone))
         scores = [_changed(c) for c in side.comparisons]
         table.add_row("", "adapted", *scores, *_figures(side.adapted)[2:], end_section=True)
-    console = Console(highlight=False)
+    console = open_console(highlight=False)
     console.print(table)
     for line in _lines(found):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _figures(outcome: Outcome) -> list[str]:

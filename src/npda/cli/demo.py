@@ -10,6 +10,7 @@ import typer
 
 from npda.cli.options import AsJson, Device, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,29 +59,28 @@ def demo(
 
 
 def _print(report: DemoReport) -> None:
-    from rich.console import Console
 
     from npda.demo.page import stage_name
 
-    console = Console(highlight=False)
+    console = open_console(highlight=False)
     _print_systems(console, report)
     for line in _findings(report):
-        console.print(line, markup=False)
+        console.print(line)
     console.print()
     for example in report.examples:
         _print_example(console, example)
     _print_terms(console, report)
     spent = ", ".join(f"{stage_name(stage)} {seconds:.1f}" for stage, seconds in report.seconds.items())
-    console.print(f"seconds: {spent}; some side by side; {report.total:.0f} in all", markup=False)
+    console.print(f"seconds: {spent}; some side by side; {report.total:.0f} in all")
     if report.recalled:
-        console.print("found from an earlier run: " + ", ".join(map(stage_name, report.recalled)), markup=False)
-    console.print(f"BLEU|{report.signature}", markup=False, soft_wrap=True)
+        console.print("found from an earlier run: " + ", ".join(map(stage_name, report.recalled)))
+    console.print(f"BLEU|{report.signature}", soft_wrap=True)
     places = {"report": report.page, "why": report.why, "model": report.model}
     for name, path in {**places, **{f"store of {name}": path for name, path in report.stores.items()}}.items():
-        console.print(f"{name + ':':22} {path}", markup=False, soft_wrap=True)
+        console.print(f"{name + ':':22} {path}", soft_wrap=True)
     console.print()
     for line in _summary(report):
-        console.print(line, markup=False)
+        console.print(line)
 
 
 def _summary(report: DemoReport) -> list[str]:
@@ -147,8 +147,8 @@ def _print_example(console: Console, example: ExplainedExample) -> None:
 
     from npda.demo.results import marked
 
-    console.print(f"said     {example.said}", markup=False)
-    console.print(f"base     {example.base}", markup=False)
+    console.print(f"said     {example.said}")
+    console.print(f"base     {example.base}")
     adapted = Text(f"adapted  {example.adapted}")
     if example.word:
         adapted.highlight_words([example.word], "bold")
@@ -156,7 +156,7 @@ def _print_example(console: Console, example: ExplainedExample) -> None:
         adapted.append("  ✓", "green")
     console.print(adapted)
     if example.adapted != example.reference:
-        console.print(f"correct  {example.reference}", markup=False)
+        console.print(f"correct  {example.reference}")
     if (e := example.because) is not None:
         because = Text(f"because  {e.source_text} → ")
         before, word, after = marked(e)
@@ -178,8 +178,8 @@ def _print_terms(console: Console, report: DemoReport) -> None:
         markup=False,
     )
     for example in use.examples:
-        console.print(f"said     {example.said}", markup=False)
-        console.print(f"without  {example.found.text}", markup=False)
+        console.print(f"said     {example.said}")
+        console.print(f"without  {example.found.text}")
         with_list = Text(f"with     {example.found.placed}")
         with_list.highlight_words(example.found.targets, "bold")
         console.print(with_list)

@@ -13,6 +13,7 @@ import typer
 
 from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
 from npda.io.errors import InputError
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from npda.corpus.terms import Term
@@ -282,10 +283,9 @@ def _print_terms(used: Sequence[dict[str, Any]]) -> None:
 
 
 def _print(table, *lines: str) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = open_console()
     console.print(table)
     for line in lines:
         # As it is: a signature cut at the width of the terminal could not be copied.
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)

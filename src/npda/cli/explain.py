@@ -31,6 +31,7 @@ from npda.cli.options import (
 )
 from npda.cli.translate import check_choices
 from npda.io.errors import InputError
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from npda.explanation.records import Explanation
@@ -134,11 +135,10 @@ def _print(explanation: Explanation, as_json: bool) -> None:
     if as_json:
         print(explanation.to_json(), flush=True)
         return
-    from rich.console import Console
 
     from npda.explanation.table import render
 
-    console = Console(highlight=False)
+    console = open_console(highlight=False)
     console.print(render(explanation, console.width))
 
 

@@ -24,6 +24,7 @@ from npda.corpus.leak_report import (
 from npda.corpus.leakage import LeakageReport, LeakageSettings
 from npda.corpus.pairs import COLUMNS
 from npda.io.errors import InputError
+from npda.io.terminal import open_console
 
 DEFAULTS = LeakageSettings()
 
@@ -111,10 +112,9 @@ def filter_(
 
 
 def _print(summary: LeakageReport, out: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = open_console()
     total = summary.kept + summary.dropped
     table = Table("dropped because", "pairs", "share")
     for reason, side in kinds(summary):
@@ -131,7 +131,7 @@ def _print(summary: LeakageReport, out: Path) -> None:
             lines += [f"  dropped   {_short(getattr(leak.pair, field))}"]
             lines += [f"  held out  {_short(getattr(leak.held_out, field))}"]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _short(text: str, width: int = 160) -> str:

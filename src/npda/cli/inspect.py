@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from npda.cli.options import AsJson, Quiet, Verbose, shows_progress
-from npda.io.terminal import printable
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from npda.datastore.store import Datastore
 
 
@@ -70,16 +68,15 @@ def print_store(store: Datastore, as_json: bool = False, verified: bool = False)
         print(json.dumps(content, ensure_ascii=False))
         return
 
-    from rich.console import Console
     from rich.table import Table
 
     from npda.datastore.facts import described, measured
 
-    table = Table(title=_plain(str(store.path)), show_header=False, title_justify="left")
+    table = Table(title=str(store.path), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in [*described(store.info), *measured(load_tuned_record(store), load_guard(store))]:
-        table.add_row(name, _plain(value))
+        table.add_row(name, value)
     if verified:
         table.add_row("verified", "every checksum, count, key and value is as it should be")
     columns = ("source", "kind", "sentences", "keys", "left out", "languages", "licence")
@@ -88,14 +85,7 @@ def print_store(store: Datastore, as_json: bool = False, verified: bool = False)
         numbers = (f"{number:,}" for number in (source.sentences, source.keys, source.skipped))
         kind = f"{source.kind} ({source.voice})" if source.voice else source.kind
         told = (", ".join(source.languages), source.licence or "not told")
-        sources.add_row(_plain(source.name), _plain(kind), *numbers, *map(_plain, told))
-    console = Console()
+        sources.add_row(source.name, kind, *numbers, *told)
+    console = open_console()
     console.print(table)
     console.print(sources)
-
-
-def _plain(text: str) -> Text:
-    """Text that is safe on a terminal: the names in a store may come from elsewhere."""
-    from rich.text import Text
-
-    return Text(printable(text))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from npda.cli.options import AsJson, Quiet, Verbose, codes, shows_progress
+from npda.io.terminal import open_console
 
 
 def mini(
@@ -39,10 +40,9 @@ def mini(
         manifests = {name: str(path) for name, (_, path) in files.items()}
         print(json.dumps({"directory": str(made.directory), "manifests": manifests}))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("split", "sentences", "manifest", title=f"mini, English → {language}, seed {seed}")
     for name, (count, path) in files.items():
         table.add_row(name, f"{count:,}", str(path))
-    Console().print(table)
+    open_console().print(table)

@@ -24,6 +24,7 @@ from npda.corpus.leak_report import (
     table_writer,
 )
 from npda.io.errors import InputError
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from npda.corpus.leakage import LeakageFilter, LeakageReport
@@ -247,14 +248,13 @@ def _manifests(
 
 
 def _print_manifests(title: str, records: list[dict]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("split", "utterances", "hours", "manifest", "remarks", title=title)
     for record in records:
         remarks = "; ".join(f"{count:,} {what}" for what, count in record["remarks"].items())
         table.add_row(record["split"], f"{record['utterances']:,}", f"{record['hours']:,}", record["manifest"], remarks)
-    Console().print(table)
+    open_console().print(table)
 
 
 def _without_leaks(

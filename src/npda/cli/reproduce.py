@@ -13,6 +13,7 @@ import typer
 from npda.cli.options import AsJson, Device, Quiet, Ray, Verbose, WorkerCpus, shows_progress
 from npda.io.cores import cores
 from npda.io.errors import InputError
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,28 +156,26 @@ def _print_plan(recipe: Recipe, plan: Plan, as_json: bool) -> None:
     if as_json:
         print(json.dumps(_record(recipe, plan), ensure_ascii=False))
         return
-    from rich.console import Console
 
     from npda.stages.run_display import plan_table
 
-    Console(highlight=False).print(plan_table(plan))
+    open_console(highlight=False).print(plan_table(plan))
 
 
 def _print_result(done: Report, tables: Sequence[Table], page: Path) -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = open_console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for table in tables:
         _print_table(console, table)
     if all(outcome.state == "found" for outcome in done.outcomes):
-        console.print("Nothing to do: every stage was done before.", markup=False)
+        console.print("Nothing to do: every stage was done before.")
     for outcome in done.failures:
         if outcome.state == "failed":
-            console.print(outcome.sentence(), markup=False, soft_wrap=True, style="red")
+            console.print(outcome.sentence(), soft_wrap=True, style="red")
     skipped = sum(outcome.state == "skipped" for outcome in done.failures)
     if skipped:
-        console.print(f"{skipped} more could not be done without these.", markup=False)
-    console.print(f"report: {page}", markup=False, soft_wrap=True)
+        console.print(f"{skipped} more could not be done without these.")
+    console.print(f"report: {page}", soft_wrap=True)
 
 
 def _print_table(console: Console, table: Table) -> None:
@@ -196,5 +195,5 @@ def _print_table(console: Console, table: Table) -> None:
         printed.add_row(*(Text(f"{cell.text} {cell.arrow}".strip(), "bold" if cell.best else "") for cell in cells))
     console.print(printed)
     for note in table.notes:
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(note, soft_wrap=True)
     console.print()

@@ -21,6 +21,7 @@ from npda.cli.options import (
     shows_progress,
 )
 from npda.io.files import check_file
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from npda.corpus.terms import Term
@@ -107,13 +108,12 @@ def _print(learnt: Sequence[Term], out: Path, as_json: bool) -> None:
         ]
         print(json.dumps({"out": str(out), "terms": rows}, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("source", "target", "renderings and their purity", "sentences")
     for term in learnt:
         found = ", ".join(f"{rendering.text} {rendering.purity:.2f}" for rendering in term.renderings or ())
         table.add_row(term.source, term.target, found or "none: never replaced", str(term.contexts))
-    console = Console()
+    console = open_console()
     console.print(table)
     console.print(f"Edit them in {out / 'terms.tsv'}; use them with --terms {out}.", highlight=False, soft_wrap=True)

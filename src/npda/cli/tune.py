@@ -24,6 +24,7 @@ from npda.cli.options import (
     shows_progress,
 )
 from npda.io.errors import InputError
+from npda.io.terminal import open_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -154,9 +155,8 @@ def tune(
 
 
 def _print(tuning: Tuning, store: Path, learned: LearnedTuning | None) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = open_console()
     console.print(_map(tuning))
     console.print(_decoded(tuning))
     best = tuning.best
@@ -188,7 +188,7 @@ def _print(tuning: Tuning, store: Path, learned: LearnedTuning | None) -> None:
         if beyond := learned.held_out.beyond(base):
             lines.append(f"adaptive goes beyond the bounds: {_named(beyond)}")
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _map(tuning: Tuning) -> Table:

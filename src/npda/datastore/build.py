@@ -31,7 +31,7 @@ from npda.datastore.projection import Projection
 from npda.datastore.shards import open_entries, remove_unfinished, write_shard
 from npda.datastore.source import BuildOptions, Sentence, Source
 from npda.datastore.workers import Alone, Workers
-from npda.datastore.workspace import Workspace, open_workspace
+from npda.datastore.workspace import Workspace, clear_published, open_workspace
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.io.progress import bar
@@ -54,6 +54,8 @@ def build_store(backbone: Backbone, source: Source, path: Path, options: BuildOp
 def check_is_free(path: Path) -> None:
     """Refuse to write a store over something else."""
     if os.path.lexists(path):
+        if path.name:  # . has none
+            clear_published(workspace_of(path))
         raise InputError(f"{path} already exists: append to it, remove it, or choose another name.")
 
 

@@ -33,9 +33,9 @@ def append_source(backbone: Backbone, source: Source, path: Path, options: Build
     check_belongs(str(path), read_info(path), backbone)
     with locked(path):
         info = read_info(path)
+        tidy(path, info)
         if any(source.name == known.name for known in info.sources):
             raise InputError(f"{path} already has a source {source.name!r}: remove it first, or give another name.")
-        tidy(path, info)
         with open_workspace(path / _WORK) as work:
             work.continue_or_restart({**plan(backbone, source, options), "store": info.digest()})
             projection = None if info.projection is None else Projection.load(path, info.projection, info.dim)
@@ -63,10 +63,10 @@ def remove_source(path: Path, name: str) -> StoreInfo:
     read_info(path)
     with locked(path):
         info = read_info(path)
+        tidy(path, info)
         if all(name != source.name for source in info.sources):
             known = ", ".join(source.name for source in info.sources) or "none"
             raise InputError(f"{path} has no source {name!r}; it has {known}.")
-        tidy(path, info)
         shards = tuple(shard for shard in info.shards if shard.source != name)
         entries = open_entries([(path, shard) for shard in shards], info.dim)
         with open_workspace(path / _WORK) as work:
@@ -102,6 +102,8 @@ def tidy(path: Path, info: StoreInfo) -> None:
     for folder in path.glob("index-*"):
         if folder.name not in indexes:
             shutil.rmtree(folder)
+    if (path / _WORK).is_dir() and Workspace(path / _WORK).plan.get("store") != info.digest():
+        shutil.rmtree(path / _WORK)  # of an edit that was done, or can be no longer
 
 
 def _extended(

@@ -95,7 +95,7 @@ class GuardRecord(_Part):
 
 def read_measured(path: Path, record: type[Record]) -> Record | None:
     """What such a file holds; None where there is none, InputError where it is damaged."""
-    if not path.is_file():
+    if not path.exists():
         return None
     try:
         return record.model_validate(read_sealed(path))

@@ -59,7 +59,7 @@ def write_shard(store: Path, name: str, chunk: Chunk) -> dict[str, FileInfo]:
         "offsets.npy": np.cumsum([0, *map(len, encoded)]),
     }
     for file, array in arrays.items():
-        np.save(temporary / file, array.astype(_ARRAYS[file], copy=False), allow_pickle=False)
+        save_array(temporary / file, array.astype(_ARRAYS[file], order="C", copy=False))
     (temporary / _TEXTS).write_bytes(b"".join(encoded))
     files = {}
     for file in (*arrays, _TEXTS):
@@ -74,6 +74,13 @@ def write_shard(store: Path, name: str, chunk: Chunk) -> dict[str, FileInfo]:
             raise
         shutil.rmtree(temporary)  # the other machine was faster; its bytes are the same
     return files
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """As ``np.save``, which does not notice if a full disk takes all of it but the last bytes."""
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.reshape(-1).view(np.uint8).data)
 
 
 def remove_unfinished(store: Path) -> None:

@@ -134,6 +134,7 @@ class Datastore:
 
     def with_distance_scale(self, scale: float) -> Datastore:
         """Remember the median squared distance to the 8th neighbour, in datastore.json too."""
+        self._let_go()  # no file that it names goes
         with locked(self.path):  # an edit going on would overwrite it, or be overwritten
             current = read_info(self.path)
             replace_info(self.path, StoreInfo.model_validate({**current.model_dump(), "distance_scale": scale}))

@@ -6,11 +6,13 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.io.locks import locked
+from npda.io.records import as_json, read_record
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +32,15 @@ class Workspace:
         self.index_parts = root / "parts"
         self.finished_shards = root / "records"
 
+    @property
+    def plan(self) -> dict[str, object]:
+        """What was begun here; empty if nothing was."""
+        return read_record(self.root / _PLAN)
+
     def continue_or_restart(self, plan: dict[str, object]) -> None:
         """Keep what is there if it was begun with the same plan, else empty the folder."""
         path = self.root / _PLAN
-        if path.is_file() and path.read_text(encoding="utf-8") == json.dumps(plan, sort_keys=True):
+        if self.plan == as_json(plan):
             logger.info("Continuing the interrupted work in %s.", self.root)
         else:
             if any(self.root.iterdir()):
@@ -71,6 +78,13 @@ def open_workspace(root: Path) -> Iterator[Workspace]:
                 shutil.rmtree(root)
             raise
         shutil.rmtree(root)
+
+
+def clear_published(root: Path) -> None:
+    """Remove what a killed run left of a workspace whose store had got its name already."""
+    if root.is_dir() and not Workspace(root).store.exists():
+        with suppress(InputError, OSError), locked(root):  # somebody is at work there
+            shutil.rmtree(root)
 
 
 def empty_folder(folder: Path) -> None:

@@ -16,7 +16,15 @@ import faiss
 import numpy as np
 
 from npda.datastore.format import INDEX_FILE, FileInfo, IndexInfo, ShardInfo
-from npda.datastore.index.lists import emptied, inverted, nearest_list, open_mapped, streamable, write_merged
+from npda.datastore.index.lists import (
+    emptied,
+    inverted,
+    nearest_list,
+    open_mapped,
+    streamable,
+    write_index,
+    write_merged,
+)
 from npda.datastore.index.recall import measure_recall
 from npda.datastore.index.search import IndexSearcher, set_threads
 from npda.datastore.index.spec import EXACT, IndexSpec
@@ -49,7 +57,7 @@ def build_index(
         with stage(f"training the index {spec.factory}", progress):
             index = train(entries, spec)
         with atomic_write(trained) as temporary:
-            faiss.write_index(index, str(temporary))
+            write_index(index, temporary)
     if streamable(open_mapped(trained)):
         _merge(target, trained, [], entries.shards, parts, progress, workers)
     else:
@@ -171,7 +179,7 @@ def _add_part(_: Any, task: PartTask) -> None:
     for place in task.shards:
         _add(index, Shard(*place), nearest)
     with atomic_write(task.path) as temporary:
-        faiss.write_index(index, str(temporary))
+        write_index(index, temporary)
 
 
 def _of_these(entries: Entries, parts: Path) -> Path:
@@ -189,7 +197,7 @@ def _fill(target: Path, empty: Any, entries: Entries) -> None:
         _add(index, shard)
     target.mkdir(parents=True, exist_ok=True)
     with atomic_write(target / INDEX_FILE) as temporary:
-        faiss.write_index(index, str(temporary))
+        write_index(index, temporary)
 
 
 def _add(index: Any, shard: Shard, nearest: Any = None) -> None:

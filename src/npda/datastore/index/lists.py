@@ -36,6 +36,13 @@ def open_mapped(path: Path, to_search: bool = False) -> Any:
     return packed(index) if to_search else index
 
 
+def write_index(index: Any, path: Path) -> None:
+    """As ``faiss.write_index``, which does not notice if a full disk takes all of it but the last bytes."""
+    library: Any = faiss  # does not tell all that it has
+    with open(path, "wb") as file:
+        faiss.write_index(index, library.PyCallbackIOWriter(file.write))
+
+
 def inverted(index: Any) -> Any:
     """The part of an index that holds inverted lists, or None."""
     ivf = faiss.try_extract_index_ivf(index)

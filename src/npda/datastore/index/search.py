@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Protocol
 
@@ -126,5 +127,10 @@ def missing(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def set_threads(threads: int | None = None) -> None:
-    """Faiss's number of threads belongs to the calling thread, so it is set before every search."""
-    faiss.omp_set_num_threads(threads or cores())
+    """Faiss's number of threads belongs to the calling thread, so it is set before every search.
+
+    Torch may share it: beyond OMP_NUM_THREADS the next states would be rounded in another way than those before.
+    """
+    allowed = os.environ.get("OMP_NUM_THREADS", "")
+    most = int(allowed) if allowed.isdecimal() and int(allowed) else cores()
+    faiss.omp_set_num_threads(threads or min(cores(), most))

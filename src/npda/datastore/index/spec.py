@@ -92,7 +92,7 @@ def check_factory(asked: str, dim: int) -> None:
         raise InputError(f"The index {asked!r}: codes have at most {_MOST_PIECES} pieces of {_MOST_BITS} bits.")
     try:
         faiss.index_factory(dim, _divided(asked, dim), faiss.METRIC_L2)
-    except RuntimeError:
+    except (RuntimeError, TypeError):  # of bytes that are no text
         raise InputError(
             f"The index {asked!r} is not known to Faiss for {dim} dimensions: "
             "give auto, exact, paper or a factory string such as IVF1024,PQ64."
