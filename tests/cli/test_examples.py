@@ -2,7 +2,8 @@
 
 Here the demonstration is a small one of the shipped model, and verbs that train are only checked for what they read;
 the slow tests run `npda demo` itself and then everything. Examples that need something that nobody can ship (a model
-of the hub, a published corpus) name it; in guides, a block of them is marked ```` ```bash own-data ````.
+of the hub, a published corpus) name it; in guides, a block of them is marked ```` ```bash own-data ````. The Python of
+guides runs with the commands around it, each block after those before it.
 """
 
 import os
@@ -36,6 +37,8 @@ TRAINING = {"train", "train-text", "align"}
 LONG = {*TRAINING, "adapt", "demo", "mini", "reproduce"}
 SIZES = {"train": 60, "dev": 6, "test": 6}
 
+OWN_TEST = {"extending.md", "api.md", "live.md"}  # guides whose Python other tests run
+
 _BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -57,6 +60,17 @@ def in_guide(guide: Path) -> list[str]:
         if language in ("", "bash") and "own-data" not in mark
         for line in lines(block)
     ]
+
+
+def steps(guide: Path) -> Iterator[tuple[bool, str]]:
+    """What a guide does after the demonstration, in its order: (whether it is Python, a command or a block)."""
+    for language, mark, block in _BLOCK.findall(guide.read_text(encoding="utf-8")):
+        if "own-data" in mark:
+            continue
+        if language == "python" and guide.name not in OWN_TEST:
+            yield True, block
+        elif language in ("", "bash"):
+            yield from ((False, line) for line in filter(can_run, lines(block)))
 
 
 def can_run(line: str) -> bool:
@@ -152,8 +166,14 @@ def test_examples_run_after_the_real_demonstration(verb: str, finished: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
 def test_guides_run_after_the_real_demonstration(guide: Path, finished: Path):
-    for line in filter(can_run, in_guide(guide)):
-        run(line, finished, shortened(line))
+    left: dict[str, Any] = {"__name__": guide.stem}
+    for is_python, step in steps(guide):
+        if is_python:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(finished)
+                exec(compile(step, guide.name, "exec"), left)
+        else:
+            run(step, finished, shortened(step))
 
 
 @pytest.mark.slow
