@@ -29,7 +29,7 @@ def described(info: StoreInfo) -> list[tuple[str, str]]:
         ("index size", f"{bytes_text(sizes['index'])}, {index.bytes_per_key:.1f} B/key"),
         ("recall@8", found),
         ("distance scale", scale),
-        ("on disk", f"{bytes_text(sizes['total'])} in {len(info.shards)} shards"),
+        ("on disk", f"{bytes_text(sizes['total'])} in {len(info.shards)} shard{'s' * (len(info.shards) != 1)}"),
         ("model", f"{info.backbone.name} {info.backbone.digest[:12]}"),
         ("vocabulary", f"{info.vocabulary_size:,} tokens, {info.vocabulary[:12]}"),
         ("digest", info.digest()[:12]),
@@ -47,4 +47,6 @@ def measured(tuned: TunedRecord | None, guard: GuardRecord | None) -> list[tuple
     rows = [("tuned", f"{settings} ({tuned.way})"), ("gain on dev", gain)]
     if guard is None:
         return [*rows, ("gate", "none: left on, the store steers whatever is said")]
-    return [*rows, *zip(("gate", "price"), (line.split(": ", 1)[1] for line in guard.lines()), strict=False)]
+    gate, *price = guard.lines()
+    told = [("price", line.removeprefix("left on for ")) for line in price]
+    return [*rows, ("gate", gate.removeprefix("gate: ")), *told]
