@@ -98,12 +98,12 @@ def interrupted(number: int, out: Path, *more: str) -> subprocess.CompletedProce
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=_hear_signals
     ) as running:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while not any(out.parent.glob("**/*.flac")) and running.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         assert running.poll() is None, running.communicate()
         running.send_signal(number)
-        output, errors = running.communicate(timeout=60)
+        output, errors = running.communicate(timeout=600)
     return subprocess.CompletedProcess(command, running.returncode, output, errors)
 
 

@@ -8,5 +8,5 @@ def npda(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     script = "from npda.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    options = {"timeout": 120, **options}
+    options = {"timeout": 600, **options}
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)

@@ -15,7 +15,7 @@ from npda.datastore.store import Datastore
 from npda.serving.lending import Lent
 from npda.translator import Translator
 
-PATIENCE = 120.0  # seconds after which something hangs
+PATIENCE = 400.0  # seconds after which something hangs
 
 
 def assert_alike(store: Datastore, other: Datastore) -> None:

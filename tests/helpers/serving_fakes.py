@@ -6,7 +6,7 @@ import asyncio
 import io
 import threading
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from npda.translation import Translation
 from npda.writers import Segment
 
 SEGMENT = 2.0  # seconds
+PATIENCE = 400.0  # seconds after which something hangs
 
 
 class FakeEngine:
@@ -116,9 +117,8 @@ def listening(app: Any, **options: Any) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         running.should_exit = True
-        thread.join(60)
-        with suppress(AttributeError):
-            assert not thread.is_alive()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
 
 def left(folder: Path) -> list[str]:

@@ -51,9 +51,9 @@ def test_the_watching_thread_writes_lines_by_itself():
     said: queue.Queue[str] = queue.Queue()
     with Lines(said.put, every=0.0).watched(step=0.001) as lines:
         lines.add_task("waiting", total=None, note="")
-        assert said.get(timeout=60) == "waiting …"
-        assert said.get(timeout=60).startswith("waiting: ")
-        assert said.get(timeout=60).startswith("waiting: ")
+        assert said.get(timeout=600) == "waiting …"
+        assert said.get(timeout=600).startswith("waiting: ")
+        assert said.get(timeout=600).startswith("waiting: ")
 
 
 def test_a_short_stage_of_a_short_command_says_nothing(clock: Clock):

@@ -47,14 +47,17 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
+ENOUGH = 2.0  # seconds to ask in, on a busy machine too
+
+
 class Hasty(PatientProtocol):
-    head = 0.5
+    head = 0.3
 
 
 @pytest.fixture
 def quick(tmp_path, monkeypatch) -> Iterator[tuple[str, int]]:
-    """A server that is not as patient as usual."""
-    monkeypatch.setattr(receiving, "_PAUSE", 0.5)
+    """A server that is not as patient as usual, neither with heads nor with bodies."""
+    monkeypatch.setattr(receiving, "_PAUSE", 0.3)
     app = create_app(
         Settings({"mini": tmp_path}, tmp_path / "data"), serving_fakes.FakeEngine(), serving_fakes.FakeLibrary()
     )
@@ -89,12 +92,14 @@ def test_connections_without_a_request_are_closed(quick, sent):
         assert everything(one) == b""
 
 
-def test_a_connection_that_is_kept_is_closed_after_its_answer(quick):
+def test_a_connection_that_is_kept_is_closed_after_its_answer(quick, monkeypatch):
+    monkeypatch.setattr(Hasty, "head", ENOUGH)
     with connect(quick[1], b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") as one:
         assert everything(one).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_an_upload_that_stops_is_refused(quick, tmp_path):
+def test_an_upload_that_stops_is_refused(quick, tmp_path, monkeypatch):
+    monkeypatch.setattr(Hasty, "head", ENOUGH)
     body, kind = form(serving_fakes.wav(1))
     with connect(quick[1], head(body, kind) + body[:1000]) as one:
         answer = everything(one)
@@ -105,6 +110,8 @@ def test_an_upload_that_stops_is_refused(quick, tmp_path):
 
 def test_an_upload_that_dribbles_is_refused(quick, monkeypatch):
     """A byte now and then does not keep a place for ever."""
+    monkeypatch.setattr(Hasty, "head", ENOUGH)
+    monkeypatch.setattr(receiving, "_PAUSE", PATIENCE)
     monkeypatch.setattr(receiving, "_GRACE", 1.0)
     body, kind = form(serving_fakes.wav(1))
     with connect(quick[1], head(body, kind)) as one:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import soundfile
-from serving_fakes import FakeEngine, FakeLibrary, listening
+from serving_fakes import PATIENCE, FakeEngine, FakeLibrary, listening
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 
@@ -62,7 +62,7 @@ async def events_of(socket) -> list[dict]:
 
 async def say(url: str, samples: np.ndarray, size: int = 1600, **options) -> tuple[list[dict], int]:
     """Everything that is told when samples are sent as fast as the server takes them, and the close code."""
-    async with asyncio.timeout(300), connect(url, **options) as socket:
+    async with asyncio.timeout(PATIENCE), connect(url, **options) as socket:
         listening = asyncio.create_task(events_of(socket))
         with suppress(ConnectionClosedError):
             for place in range(0, len(samples), size):
@@ -130,7 +130,7 @@ def test_silence_gives_nothing(address):
 
 def test_connections_are_counted(address):
     async def run() -> None:
-        async with asyncio.timeout(300), connect(address) as one, connect(address) as two:
+        async with asyncio.timeout(PATIENCE), connect(address) as one, connect(address) as two:
             for socket in (one, two):
                 assert json.loads(await socket.recv())["type"] == "ready"
             with pytest.raises(InvalidStatus) as refused:
@@ -209,7 +209,7 @@ def test_a_server_that_stops_lets_captions_finish(tmp_path, talk):
         while not running.started:
             await asyncio.sleep(0.01)
         port = running.servers[0].sockets[0].getsockname()[1]
-        async with asyncio.timeout(300), connect(f"ws://127.0.0.1:{port}/v1/audio/live") as socket:
+        async with asyncio.timeout(PATIENCE), connect(f"ws://127.0.0.1:{port}/v1/audio/live") as socket:
             events = [json.loads(await socket.recv())]
             length = len(audio.load(str(CLIPS[0])))
             for place in range(0, length, 1600):
@@ -220,7 +220,7 @@ def test_a_server_that_stops_lets_captions_finish(tmp_path, talk):
             return events + await events_of(socket), socket.close_code or 0
 
     events, code = asyncio.run(run())
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     check(events)
     assert events[-2]["type"] == "final"

@@ -19,7 +19,7 @@ from npda.serving.examples import read_examples
 from npda.serving.sample import Sample, make_sample
 from npda.serving.settings import Settings
 
-PATIENCE = 120_000  # milliseconds; machines are busy
+PATIENCE = 400_000  # milliseconds; machines are busy
 FLOOR = "parliament-test-00043"  # Our party has the floor on this new paper.
 _FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
