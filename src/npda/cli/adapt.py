@@ -89,7 +89,7 @@ def adapt(
     Teaches the model to read, if it cannot yet (once per model and language; the next domain reuses it); drops pairs
     that would leak dev or test sentences; builds the datastore; chooses k, λ and T on dev; and compares with the model
     alone by paired bootstrap, on test if you give one, and on general sentences, where the store should change nothing.
-    Whatever got worse is said. A second call does only what is missing or has changed. With --ray the machines of a
+    It reports whatever got worse. A second call does only what is missing or has changed. With --ray the machines of a
     cluster make the store; see docs/scaling-out.md.
 
     Examples:

@@ -21,9 +21,10 @@ def inspect(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a datastore holds: entries, sources, index, recall, bytes.
+    """Show what a datastore holds, what it gains and what it costs.
 
-    With --verify, every file is read; a broken one is named, and the exit code is 2.
+    Its card, README.md, says the same. With --verify, every file is read: a broken one is named, and the exit code
+    is 2.
 
     Examples:
 

@@ -57,9 +57,9 @@ def terms(
     word of the source language that takes the same articles as the target. Write terms as they are written inside a
     sentence; a | separates ways to say the same.
 
-    What is learnt is a table that you may edit, OUT/terms.tsv: the model's renderings of every term, and their purity,
-    the share of the times the model writes this in which the term was said. A term is learnt once: after a change of
-    the list only new lines are. An interrupted run goes on where it stopped.
+    The result is a table that you may edit, OUT/terms.tsv: the model's renderings of every term, and the purity of
+    each, which is how often the term was really said when the model writes this rendering. A term is learnt once: if
+    you change the list, only new lines are learnt. An interrupted run resumes.
 
     Examples:
 
