@@ -175,6 +175,8 @@ class Vocabulary:
             model = (directory / _MODEL).read_bytes()
         except OSError as error:
             raise InputError(f"{directory / _MODEL} cannot be read: {error.strerror}.") from None
+        if not model:
+            raise InputError(f"{directory / _MODEL} is empty; copy it again.")
         config = _read_json(directory / _CONFIG) if (directory / _CONFIG).is_file() else {}
         tagged = [match[1] for piece in ids if (match := _TAG.fullmatch(piece))]
         languages = config.get(_LANGUAGES_KEY, tagged)

@@ -26,6 +26,7 @@ ROWS = {
     "options": Trials(2, options.cases),
     "recipes": Trials(1, recipes.cases),
     "stores": Trials(4, corrupting.stores),
+    "models": Trials(3, corrupting.models),
     "again": Trials(2, killing.again, partial(killing.again, cheap=True)),
     "kills": Trials(5, killing.cases, partial(killing.cases, cheap=True)),
     "disk": Trials(5, disk.cases, partial(disk.cases, cheap=True)),

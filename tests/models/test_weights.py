@@ -137,3 +137,28 @@ def test_code_of_a_model_directory_is_never_run(tmp_path: Path, monkeypatch: pyt
     with contextlib.suppress(InputError):
         load_backbone(directory)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dropout", -1),
+        ("decoder_start_token_id", "x"),
+        ("eos_token_id", 10**6),
+        ("encoder_layers", 1.5),
+        ("bos_token_id", True),
+    ],
+)
+def test_settings_that_no_network_can_have(tmp_path: Path, name: str, value: object):
+    tiny_store.backbone().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(InputError, match=name):
+        load_backbone(tmp_path)
+
+
+def test_an_empty_vocabulary(tmp_path: Path):
+    tiny_store.backbone().save_pretrained(tmp_path)
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"")
+    with pytest.raises(InputError, match="is empty"):
+        load_backbone(tmp_path)

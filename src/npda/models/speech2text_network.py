@@ -42,6 +42,9 @@ _GENERATION = "generation_config.json"
 _GENERATED = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 
 
+_KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
+
+
 @dataclass(frozen=True)
 class Speech2TextConfig:
     """The entries of config.json that shape the network, with the defaults of transformers. others: the rest of them"""
@@ -77,6 +80,9 @@ class Speech2TextConfig:
     others: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            if one.name != "others" and not self._fits(one.name, str(one.type), getattr(self, one.name)):
+                raise ValueError(f"{one.name} cannot be {getattr(self, one.name)!r}")
         if self.activation_function not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise ValueError(f"activation_function {self.activation_function!r} is none of {known}")
@@ -85,6 +91,18 @@ class Speech2TextConfig:
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             if self.d_model % heads:
                 raise ValueError(f"{heads} attention heads cannot share {self.d_model} dimensions")
+
+    def _fits(self, name: str, kind: str, value: Any) -> bool:
+        """Whether a value is of its kind, and in its range."""
+        if kind.startswith("tuple"):
+            return all(isinstance(size, int) and size >= 1 for size in value)
+        if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
+            return False
+        if name.endswith("_token_id"):
+            return 0 <= value < self.vocab_size
+        if kind == "float":
+            return 0 <= value < 1
+        return kind != "int" or value >= 0
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> Speech2TextConfig:
