@@ -144,10 +144,16 @@ def build(
     options = BuildOptions(index=index, nprobe=nprobe, rerank=rerank, language=language, chunk=chunk, progress=progress)
     # The store is looked at first: a model takes its time to load.
     before = Datastore.open(out) if append and out else None
-    if speak:
-        given = _spoken(given, speak, keep_audio, _source(*inputs), progress)
     with loading(model, progress):
         backbone = load_backbone(model, source_language, device, precision)
+    if speak:
+        if out is not None and not append:  # looked at before hours of reading
+            from npda.datastore.build import check_is_free
+            from npda.datastore.index.spec import check_factory
+
+            check_is_free(out)
+            check_factory(index, backbone.dim)
+        given = _spoken(given, speak, keep_audio, _source(*inputs), progress)
     from npda.models.hub import model_directory
 
     home = model_directory(model)
