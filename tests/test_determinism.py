@@ -8,6 +8,7 @@ import said
 import soundfile
 import tiny
 import tiny_store
+import torch
 from command_line import npda
 
 from npda.datastore.source import BuildOptions
@@ -43,3 +44,15 @@ def test_what_is_translated_together_changes_rounding_and_no_words(clips: list[P
         assert one is not None
         assert one.text == other.text
         assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+@torch.inference_mode()
+def test_in_eight_bits_a_loud_neighbour_hardly_changes_what_is_heard(tmp_path: Path):
+    """Rounding may move an input to the next of 255 levels; the scale of a row is its own."""
+    tiny.backbone().save_pretrained(tmp_path)
+    backbone = Translator.from_pretrained(tmp_path, int8=True).backbone
+    quiet = torch.randn(1, 80, 80, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([80, 80])
+    alone = backbone.hear(quiet, lengths[:1]).states
+    together = backbone.hear(torch.cat([quiet, 100 * quiet]), lengths).states[:1]
+    assert float((together - alone).norm() / alone.norm()) < 0.01

@@ -102,7 +102,7 @@ def output_scores(states: Tensor, weight: Tensor, only: Tensor | None = None, pa
     packing: keeps the weight laid out where no gradient is asked for
     """
     if packing is not None and only is None and not torch.is_grad_enabled():
-        return packing.product(weight)(states)
+        return packing.product(weight, few_rows=True)(states)
     return linear(states, weight if only is None else weight[only])
 
 
@@ -135,14 +135,14 @@ def stream_layer(
     return StreamLayer(
         heads=self_attn.num_heads,
         self_norm=self_norm,
-        qkv=pack(self_attn.q_proj, self_attn.k_proj, self_attn.v_proj),
-        self_out=pack(self_attn.out_proj),
+        qkv=pack(self_attn.q_proj, self_attn.k_proj, self_attn.v_proj, few_rows=True),
+        self_out=pack(self_attn.out_proj, few_rows=True),
         cross_norm=cross_norm,
-        cross_q=pack(cross_attn.q_proj),
+        cross_q=pack(cross_attn.q_proj, few_rows=True),
         cross_kv=pack(cross_attn.k_proj, cross_attn.v_proj),
-        cross_out=pack(cross_attn.out_proj),
+        cross_out=pack(cross_attn.out_proj, few_rows=True),
         ffn_norm=ffn_norm,
-        fc1=pack(fc1),
-        fc2=pack(fc2),
+        fc1=pack(fc1, few_rows=True),
+        fc2=pack(fc2, few_rows=True),
         activation=activation,
     )

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from npda.models.backbone import Memory
+from npda.models.layers.attention import attend_all
 from npda.models.layers.packing import Projection
 
 # What comes after a layer: (layer, x [rows, n, dim]) → x; which of them, the prompts [rows, n] decide.
@@ -44,7 +45,10 @@ class SelfLayer:
     def attend(self, x: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """mask: as above; causal: every position sees those before it and itself, and there is no mask"""
         query, key, value = map(self._split, self.qkv(self.self_norm(x)).chunk(3, dim=-1))
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+        if causal:
+            attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        else:
+            attended = attend_all(query, key, value, mask)
         return x + self.self_out(self._join(attended))
 
     def attend_self(self, x: Tensor, cache: Tensor, start: int) -> Tensor:

@@ -1,0 +1,43 @@
+"""Attention over whole recordings.
+
+torch multiplies here with a library that knows some processors badly: on AMD's, Whisper's half a minute takes half as
+long again as with oneDNN, which multiplies in ``packing`` too.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_LONG = 400  # positions, below which torch's own is as fast
+_BLOCK = 250  # queries at a time: their scores stay in the processor's cache
+
+
+def attend_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Scaled dot-product attention of all positions to each other.
+
+    query, key, value: [batch, heads, n, d]; mask: [batch, 1, 1, n] to be added, or None → [batch, heads, n, d]
+    """
+    if key.shape[2] < _LONG or not _multiplied_by_onednn(query):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    attended = query.new_empty(query.shape[0], query.shape[2], query.shape[1], query.shape[3]).transpose(1, 2)
+    for sentence, queries in enumerate(query * query.shape[3] ** -0.5):
+        seen = None if mask is None else mask[sentence, 0]
+        for head, rows in enumerate(queries):
+            keys, values = key[sentence, head].contiguous(), value[sentence, head].t().contiguous()
+            for start in range(0, len(rows), _BLOCK):
+                scores = _product(rows[start : start + _BLOCK], keys)
+                weights = (scores if seen is None else scores.add_(seen)).softmax(dim=-1)
+                attended[sentence, head, start : start + _BLOCK] = _product(weights, values)
+    return attended
+
+
+def _multiplied_by_onednn(x: Tensor) -> bool:
+    known = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return known and x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """x: [rows, inputs], weight: [outputs, inputs] → [rows, outputs]"""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")

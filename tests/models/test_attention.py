@@ -1,0 +1,27 @@
+"""Attention in blocks against torch's own."""
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from npda.models.layers.attention import attend_all
+
+
+@pytest.mark.parametrize("length", [20, 610])
+@pytest.mark.parametrize("padded", [False, True])
+@torch.inference_mode()
+def test_long_attention_is_that_of_torch(length: int, padded: bool):
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, length, 3, 16).transpose(1, 2) for _ in range(3))
+    mask = None
+    if padded:
+        mask = torch.zeros(2, 1, 1, length)
+        mask[1, ..., -length // 3 :] = torch.finfo(mask.dtype).min
+    expected = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    torch.testing.assert_close(attend_all(query, key, value, mask), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_gradients_pass():
+    query = torch.randn(1, 2, 450, 8, requires_grad=True)
+    attend_all(query, query, query).sum().backward()
+    assert query.grad is not None
