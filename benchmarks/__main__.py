@@ -37,6 +37,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "compress": ["compress"],
     "scaling": ["scaling"],
     "whisper-decode": ["whisper_decode"],
+    "long-file": ["long_file"],
     "end-to-end": ["end_to_end"],
     "live": ["live"],
     "serve": ["serve"],

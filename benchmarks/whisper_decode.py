@@ -2,11 +2,13 @@
 
     python -m benchmarks.whisper_decode                  # NPDA_MODELS and NPDA_DATA say where models and corpora are
     python -m benchmarks.whisper_decode --store DIR      # ours with a tuned datastore of this model
+    python -m benchmarks.whisper_decode --sentences 0    # without quality, which takes longest
 
 Twelve clips of 3 to 8 s one by one, German into English, beam 5; ours with a datastore, the others without. They hear
-every clip out to 30 s, ours 5 s of silence after it; what ours takes with 30 s stands beside it, for with less Whisper
-repeats itself more often (``whisper_silence``). faster-whisper's model is made by CTranslate2's own converter and kept
-in the cache; it needs `pip install faster-whisper`.
+every clip out to 30 s, ours 5 s of silence after it, and 30 s in what is compared in eight bits. faster-whisper's model
+is made by CTranslate2's own converter and kept in the cache; it needs `pip install faster-whisper`.
+
+Quality is BLEU of the first so many sentences of the test set, in float32 and in eight bits, hearing 30 s, no store.
 
 Without ``--store`` one is made, in two minutes, and kept in the cache: the decoder's states over all translations of
 the domain's text, 144,000 of them, in the index and on the disk that any store has. The text path they are read through
@@ -30,7 +32,7 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.harness import Line, Result, Skipped, arguments, interleaved, ratio, report
 from benchmarks.keys import indexed
 from npda import audio
-from npda.corpus.manifest import read_manifest
+from npda.corpus.manifest import Utterance, read_manifest
 from npda.corpus.pairs import read_pairs
 from npda.datastore.source import BuildOptions
 from npda.datastore.store import Datastore
@@ -38,6 +40,7 @@ from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.combiners import KnnOptions
 from npda.decoding.knn.tuned import load_tuned
+from npda.evaluation.scores import bleu
 from npda.io.files import cache_dir
 from npda.models.whisper import SILENCE, Whisper
 from npda.translator import Translator
@@ -48,13 +51,17 @@ SHORTEST, LONGEST = 3.0, 8.0  # seconds
 PADDED = 30.0  # seconds that Whisper was trained to hear
 SLIGHT = KnnOptions(k=8, lambda_=0.02, temperature=10_000.0)  # its squared distances are of the order of 100,000
 BAR = 0.8
+SENTENCES = 400
+INT8_BAR = 0.85  # of faster-whisper's time, all of the 30 s heard
+INT8_SPEED = 1.5  # times that of float32
+INT8_LOSS = 0.2  # BLEU
 
 
 def main() -> bool:
     parser = arguments(__doc__, repeats=3)
     parser.add_argument("--store", type=Path, help="datastore for ours")
-    parser.add_argument("--int8", action="store_true", help="ours in eight bits too, which costs it quality")
-    parser.add_argument("--clips", type=int, default=CLIPS)
+    parser.add_argument("--clips", type=int, default=CLIPS, help="that are timed")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help="whose BLEU is compared")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     return report("whisper-decode", lambda: measure(options), options.json)
@@ -68,30 +75,45 @@ def measure(options: Any) -> Iterator[Result]:
             yield Skipped("whisper-decode: ours / faster-whisper", f"there is no {path}: set {variable}")
             return
     waves = clips(domain / "test.tsv", options.clips)
-    kind = "ours in int8" if options.int8 else "ours"
-    name, alone, padded = f"{kind} with a store", f"{kind} alone", f"{kind}, store, 30 s"
-    translator = Translator.from_pretrained(model, SPOKEN, int8=options.int8)
+    exact, small = (Translator.from_pretrained(model, SPOKEN, int8=int8) for int8 in (False, True))
     store = Datastore.open(options.store) if options.store else made_store(model, domain / "text.tsv.gz")
-    fusions = [translator.neighbours([store], load_tuned(store) or SLIGHT, WRITTEN)]
+    knn = load_tuned(store) or SLIGHT
+    fusions, small_fusions = ([each.neighbours([store], knn, WRITTEN)] for each in (exact, small))
+    name, alone, padded, padded_int8 = "ours with a store", "ours alone", "ours, store, 30 s", "ours, store, 30 s, int8"
     ways = {
-        name: ours(translator, waves, fusions),
-        alone: ours(translator, waves),
-        padded: ours(translator, waves, fusions, PADDED),
+        name: ours(exact, waves, fusions),
+        alone: ours(exact, waves),
+        padded: ours(exact, waves, fusions, PADDED),
+        padded_int8: ours(small, waves, small_fusions, PADDED),
         "transformers": theirs(model, waves),
     }
     if find_spec("faster_whisper"):
         ways["faster-whisper int8"] = faster_whisper(model, waves, options.threads)
     times = interleaved(ways, options.repeats)
     if "faster-whisper int8" in ways:
-        for way, bar in ((name, BAR), (alone, None), (padded, None)):
+        for way, bar in ((name, BAR), (alone, None), (padded, None), (padded_int8, INT8_BAR)):
             value, note = ratio(times, way, "faster-whisper int8")
             yield Line(f"whisper-decode: {way} / faster-whisper", value, bar, most=True, note=note)
     else:
         yield Skipped(f"whisper-decode: {name} / faster-whisper", "there is none: pip install faster-whisper")
+    value, note = ratio(times, padded, padded_int8)
+    yield Line("whisper-decode: float32 / int8, store, 30 s", value, INT8_SPEED, note=note)
     value, note = ratio(times, name, "transformers")
     yield Line(f"whisper-decode: {name} / transformers", value, note=note)
     value, note = ratio(times, name, alone)
     yield Line("whisper-decode: with / without a store", value, note=note)
+    if options.sentences:
+        yield from quality(exact, small, read_manifest(domain / "test.tsv")[: options.sentences])
+
+
+def quality(exact: Translator, small: Translator, utterances: Sequence[Utterance]) -> Iterator[Line]:
+    """BLEU in float32 and in eight bits, hearing 30 s."""
+    waves = [audio.load(utterance.audio) for utterance in utterances]
+    references = [utterance.tgt_text for utterance in utterances]
+    whole = bleu(ours(exact, waves, silence=PADDED)(), references).value
+    rough = bleu(ours(small, waves, silence=PADDED)(), references).value
+    yield Line(f"whisper-decode: BLEU of {len(waves)} sentences, float32", whole)
+    yield Line("whisper-decode: BLEU lost in eight bits", whole - rough, INT8_LOSS, most=True, note=f"{rough:.2f}")
 
 
 def clips(manifest: Path, count: int) -> list[np.ndarray]:

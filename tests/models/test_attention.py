@@ -21,6 +21,16 @@ def test_long_attention_is_that_of_torch(length: int, padded: bool):
     torch.testing.assert_close(attend_all(query, key, value, mask), expected, atol=1e-5, rtol=1e-4)
 
 
+@torch.inference_mode()
+def test_rounded_attention_comes_close():
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 450, 2, 16).transpose(1, 2) for _ in range(3))
+    mask = torch.zeros(1, 1, 1, 450)
+    mask[..., -50:] = torch.finfo(mask.dtype).min
+    exact = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    assert float((attend_all(query, key, value, mask, rounded=True) - exact).norm() / exact.norm()) < 0.02
+
+
 def test_gradients_pass():
     query = torch.randn(1, 2, 450, 8, requires_grad=True)
     attend_all(query, query, query).sum().backward()

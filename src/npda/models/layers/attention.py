@@ -1,7 +1,7 @@
 """Attention over whole recordings.
 
-torch multiplies here with a library that knows some processors badly: on AMD's, Whisper's half a minute takes half as
-long again as with oneDNN, which multiplies in ``packing`` too.
+torch multiplies here with a library that knows some processors badly: on AMD's, Whisper's half a minute takes a quarter
+longer than with oneDNN, which multiplies in ``packing`` too.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from npda.models.layers.packing import multiplies_bfloat16
+
 _LONG = 400  # positions, below which torch's own is as fast
 _BLOCK = 250  # queries at a time: their scores stay in the processor's cache
 
 
-def attend_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+def attend_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, rounded: bool = False) -> Tensor:
     """Scaled dot-product attention of all positions to each other.
 
     query, key, value: [batch, heads, n, d]; mask: [batch, 1, 1, n] to be added, or None → [batch, heads, n, d]
+
+    rounded: in bfloat16, with sums in float32, where the processor is made for it
     """
     if key.shape[2] < _LONG or not _multiplied_by_onednn(query):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    kind = torch.bfloat16 if rounded and multiplies_bfloat16(query) else torch.float32
     attended = query.new_empty(query.shape[0], query.shape[2], query.shape[1], query.shape[3]).transpose(1, 2)
-    for sentence, queries in enumerate(query * query.shape[3] ** -0.5):
-        seen = None if mask is None else mask[sentence, 0]
+    for sentence, queries in enumerate((query * query.shape[3] ** -0.5).to(kind)):
+        seen = None if mask is None else mask[sentence, 0].to(kind)
         for head, rows in enumerate(queries):
-            keys, values = key[sentence, head].contiguous(), value[sentence, head].t().contiguous()
+            keys, values = key[sentence, head].to(kind), value[sentence, head].t().to(kind)
+            keys, values = keys.contiguous(), values.contiguous()
             for start in range(0, len(rows), _BLOCK):
                 scores = _product(rows[start : start + _BLOCK], keys)
                 weights = (scores if seen is None else scores.add_(seen)).softmax(dim=-1)

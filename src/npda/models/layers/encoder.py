@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from npda.models.layers.masks import attention_mask
-from npda.models.layers.packing import Pack, Packing
+from npda.models.layers.packing import Packing
 from npda.models.layers.stream import Adapt, SelfLayer
 
 
@@ -36,7 +36,7 @@ def ready_layers(layers: nn.ModuleList, packing: Packing) -> Iterable[Callable[.
     return [_ready(layer, packing) for layer in layers]
 
 
-def _ready(layer: Any, pack: Pack) -> SelfLayer:
+def _ready(layer: Any, pack: Packing) -> SelfLayer:
     own = layer.self_attn
     return SelfLayer(
         heads=own.num_heads,
@@ -47,4 +47,5 @@ def _ready(layer: Any, pack: Pack) -> SelfLayer:
         fc1=pack(layer.fc1),
         fc2=pack(layer.fc2),
         activation=layer.activation_fn,
+        rounded=pack.int8,
     )

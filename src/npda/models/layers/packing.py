@@ -50,7 +50,7 @@ class Packing:
         self, parameters: Sequence[Tensor], get: Callable[[], tuple[Tensor, Tensor | None]], few_rows: bool
     ) -> Projection:
         """What was packed, if these parameters still are what they were."""
-        pack = (_int8_or_halves if few_rows else _int8) if self.int8 else _packed
+        pack = (_few_rows_rounded if few_rows else _rounded) if self.int8 else _packed
         if any(parameter.is_inference() for parameter in parameters):  # torch does not count their changes
             return pack(*get())
         place = tuple(map(id, parameters))
@@ -105,8 +105,28 @@ def _are_halves(weight: Tensor) -> bool:
     return hasattr(torch.ops.quantized, "linear_prepack_fp16") and torch.equal(weight.half().float(), weight)
 
 
-def _int8_or_halves(weight: Tensor, bias: Tensor | None) -> Projection:
+def _few_rows_rounded(weight: Tensor, bias: Tensor | None) -> Projection:
     return (_packed if _are_halves(weight) else _int8)(weight, bias)
+
+
+def _rounded(weight: Tensor, bias: Tensor | None) -> Projection:
+    """Of many rows eight bits save no more than bfloat16, which loses much less: rows have to be measured first."""
+    return (_bfloat16 if multiplies_bfloat16(weight) else _int8)(weight, bias)
+
+
+def multiplies_bfloat16(x: Tensor) -> bool:
+    """Whether the processor does so at once, summing up in float32."""
+    return _on_cpu(x) and hasattr(torch.ops.mkldnn, "_linear_pointwise") and _capable("avx512_bf16")
+
+
+def _bfloat16(weight: Tensor, bias: Tensor | None) -> Projection:
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16(), _ROWS)
+
+    def project(x: Tensor) -> Tensor:
+        y = torch.ops.mkldnn._linear_pointwise(x.bfloat16(), laid_out, None, "none", [], "").float()
+        return y if bias is None else y.add_(bias)
+
+    return project
 
 
 def _int8(weight: Tensor, bias: Tensor | None) -> Projection:
@@ -136,7 +156,13 @@ def _int8(weight: Tensor, bias: Tensor | None) -> Projection:
 def _levels() -> int:
     """Of an input on either side of zero. Without VNNI, sums of two products of eight bits do not fit their register,
     and seven bits have to do."""
-    return 127 if getattr(torch.cpu, "get_capabilities", dict)().get("avx512_vnni") else 63
+    return 127 if _capable("avx512_vnni") else 63
+
+
+@cache
+def _capable(instructions: str) -> bool:
+    """Whether the processor has them; False where torch is too old to say."""
+    return bool(getattr(torch.cpu, "get_capabilities", dict)().get(instructions))
 
 
 def _on_cpu(weight: Tensor) -> bool:

@@ -8,7 +8,7 @@ whose past is whose; when beams change places, only the mask does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -37,6 +37,7 @@ class SelfLayer:
     fc1: Projection
     fc2: Projection
     activation: Callable[[Tensor], Tensor]
+    rounded: bool = field(default=False, kw_only=True)  # whether ``attend`` may compute in bfloat16
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """All positions see each other. x: [batch, n, dim]; mask: [batch, 1, 1, n] to be added, or None"""
@@ -48,7 +49,7 @@ class SelfLayer:
         if causal:
             attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         else:
-            attended = attend_all(query, key, value, mask)
+            attended = attend_all(query, key, value, mask, self.rounded)
         return x + self.self_out(self._join(attended))
 
     def attend_self(self, x: Tensor, cache: Tensor, start: int) -> Tensor:
