@@ -3,6 +3,7 @@
     python -m benchmarks.whisper_decode                  # NPDA_MODELS and NPDA_DATA say where models and corpora are
     python -m benchmarks.whisper_decode --store DIR      # ours with a tuned datastore of this model
     python -m benchmarks.whisper_decode --sentences 0    # without quality, which takes longest
+    python -m benchmarks.whisper_decode --repeats 0      # quality alone
 
 Twelve clips of 3 to 8 s one by one, German into English, beam 5; ours with a datastore, the others without. They hear
 every clip out to 30 s, ours 5 s of silence after it, and 30 s in what is compared in eight bits. faster-whisper's model
@@ -74,9 +75,18 @@ def measure(options: Any) -> Iterator[Result]:
         if not path.is_dir():
             yield Skipped("whisper-decode: ours / faster-whisper", f"there is no {path}: set {variable}")
             return
-    waves = clips(domain / "test.tsv", options.clips)
     exact, small = (Translator.from_pretrained(model, SPOKEN, int8=int8) for int8 in (False, True))
-    store = Datastore.open(options.store) if options.store else made_store(model, domain / "text.tsv.gz")
+    if options.repeats:
+        store = Datastore.open(options.store) if options.store else made_store(model, domain / "text.tsv.gz")
+        yield from speed(exact, small, store, clips(domain / "test.tsv", options.clips), model, options)
+    if options.sentences:
+        yield from quality(exact, small, read_manifest(domain / "test.tsv")[: options.sentences])
+
+
+def speed(
+    exact: Translator, small: Translator, store: Datastore, waves: list[np.ndarray], model: Path, options: Any
+) -> Iterator[Result]:
+    """exact, small: ours in float32 and in eight bits"""
     knn = load_tuned(store) or SLIGHT
     fusions, small_fusions = ([each.neighbours([store], knn, WRITTEN)] for each in (exact, small))
     name, alone, padded, padded_int8 = "ours with a store", "ours alone", "ours, store, 30 s", "ours, store, 30 s, int8"
@@ -102,8 +112,6 @@ def measure(options: Any) -> Iterator[Result]:
     yield Line(f"whisper-decode: {name} / transformers", value, note=note)
     value, note = ratio(times, name, alone)
     yield Line("whisper-decode: with / without a store", value, note=note)
-    if options.sentences:
-        yield from quality(exact, small, read_manifest(domain / "test.tsv")[: options.sentences])
 
 
 def quality(exact: Translator, small: Translator, utterances: Sequence[Utterance]) -> Iterator[Line]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from npda.models.layers.attention import attend_all
+from npda.models.layers.attention import attend_all, attend_rounded
 
 
 @pytest.mark.parametrize("length", [20, 610])
@@ -29,6 +29,18 @@ def test_rounded_attention_comes_close():
     mask[..., -50:] = torch.finfo(mask.dtype).min
     exact = scaled_dot_product_attention(query, key, value, attn_mask=mask)
     assert float((attend_all(query, key, value, mask, rounded=True) - exact).norm() / exact.norm()) < 0.02
+
+
+@pytest.mark.parametrize("mask", [None, (torch.arange(60) < 50)[None, None, None]], ids=["whole", "padded"])
+@torch.inference_mode()
+def test_attention_to_what_was_rounded_comes_close(mask: torch.Tensor | None):
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 3, n, 16) for n in (5, 60, 60))
+    exact = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    added = None if mask is None else torch.zeros(1, 1, 1, 60).masked_fill(~mask, torch.finfo(torch.float32).min)
+    for given in (mask, added):
+        found = attend_rounded(query, key.bfloat16(), value.bfloat16(), given)
+        assert float((found - exact).norm() / exact.norm()) < 0.02
 
 
 def test_gradients_pass():

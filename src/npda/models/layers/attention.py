@@ -39,6 +39,18 @@ def attend_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = 
     return attended
 
 
+def attend_rounded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention of a few queries to keys and values that were rounded, half as much to read at every step.
+
+    query: [batch, heads, n, d]; key, value: [batch, heads, source, d] bfloat16; mask: [batch, 1, 1, source] bool, True
+    where there is something, or to be added → [batch, heads, n, d] of the type of the query
+    """
+    scores = (query * query.shape[3] ** -0.5).to(key.dtype) @ key.transpose(2, 3)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask.to(key.dtype)
+    return (scores.softmax(dim=-1) @ value).to(query.dtype)
+
+
 def _multiplied_by_onednn(x: Tensor) -> bool:
     known = hasattr(torch.ops.mkldnn, "_linear_pointwise")
     return known and x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()

@@ -145,4 +145,5 @@ def stream_layer(
         fc1=pack(fc1, few_rows=True),
         fc2=pack(fc2, few_rows=True),
         activation=activation,
+        rounded=isinstance(pack, Packing) and pack.int8,
     )

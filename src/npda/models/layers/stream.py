@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from npda.models.backbone import Memory
-from npda.models.layers.attention import attend_all
-from npda.models.layers.packing import Projection
+from npda.models.layers.attention import attend_all, attend_rounded
+from npda.models.layers.packing import Projection, multiplies_bfloat16
 
 # What comes after a layer: (layer, x [rows, n, dim]) → x; which of them, the prompts [rows, n] decide.
 Adapt = Callable[[int, Tensor], Tensor]
@@ -37,7 +37,7 @@ class SelfLayer:
     fc1: Projection
     fc2: Projection
     activation: Callable[[Tensor], Tensor]
-    rounded: bool = field(default=False, kw_only=True)  # whether ``attend`` may compute in bfloat16
+    rounded: bool = field(default=False, kw_only=True)  # whether attention to what was heard may compute in bfloat16
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """All positions see each other. x: [batch, n, dim]; mask: [batch, 1, 1, n] to be added, or None"""
@@ -95,7 +95,8 @@ class StreamLayer(SelfLayer):
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-attention keys and values of the memory. [batch, source, dim] → 2 × [batch, heads, source, d]"""
-        key, value = self.cross_kv(memory).chunk(2, dim=-1)
+        kind = torch.bfloat16 if self.rounded and multiplies_bfloat16(memory) else memory.dtype
+        key, value = self.cross_kv(memory).to(kind).chunk(2, dim=-1)
         return self._split(key).contiguous(), self._split(value).contiguous()
 
     def attend_pool(self, x: Tensor, pool: Tensor, start: int, mask: Tensor) -> Tensor:
@@ -115,7 +116,10 @@ class StreamLayer(SelfLayer):
     def attend_memory(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """x: [sentences, n, dim]; key, value: [sentences, heads, source, d]; mask: [sentences, 1, 1, source] or None"""
         query = self._split(self.cross_q(self.cross_norm(x)))
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        if key.dtype == query.dtype:
+            attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        else:
+            attended = attend_rounded(query, key, value, mask)
         return x + self.cross_out(self._join(attended))
 
 
