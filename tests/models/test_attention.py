@@ -2,9 +2,11 @@
 
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch import nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from npda.models.layers.attention import attend_all, attend_rounded
+from npda.models.layers.stream import SelfLayer
 
 
 @pytest.mark.parametrize("length", [20, 610])
@@ -47,3 +49,12 @@ def test_gradients_pass():
     query = torch.randn(1, 2, 450, 8, requires_grad=True)
     attend_all(query, query, query).sum().backward()
     assert query.grad is not None
+
+
+@torch.inference_mode()
+def test_long_inputs_pass_the_feed_forward_network_in_parts():
+    torch.manual_seed(0)
+    norm, wide, narrow = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+    layer = SelfLayer(2, norm, nn.Linear(16, 48), narrow, norm, wide, narrow, gelu)
+    x = torch.randn(2, 1100, 16)
+    torch.testing.assert_close(layer.feed_forward(x), x + narrow(gelu(wide(norm(x)))), atol=1e-6, rtol=1e-5)

@@ -22,6 +22,7 @@ from npda.models.layers.packing import Projection, multiplies_bfloat16
 Adapt = Callable[[int, Tensor], Tensor]
 Choose = Callable[[Tensor], Adapt]
 
+_CACHED = 500  # positions that pass a feed-forward network together: what they become stays in the processor's cache
 GROWTH = 32  # positions by which the self-attention cache grows
 
 
@@ -68,6 +69,8 @@ class SelfLayer:
         return x + self.self_out(self._join(attended))
 
     def feed_forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] > _CACHED:
+            return torch.cat([self.feed_forward(part) for part in x.split(_CACHED, dim=1)], dim=1)
         return x + self.fc2(self.activation(self.fc1(self.ffn_norm(x))))
 
     def _split(self, x: Tensor) -> Tensor:
