@@ -26,7 +26,7 @@ HTML = MarkdownIt("commonmark").enable("table")
 
 def read(store: Path) -> tuple[dict, str]:
     """Front matter and body."""
-    _, front, body = (store / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    front, body = (store / "README.md").read_text(encoding="utf-8").removeprefix("---\n").split("\n---\n", 1)
     return yaml.safe_load(front), body
 
 

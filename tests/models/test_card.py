@@ -19,7 +19,7 @@ NASTY = "<b>| `x` [l](http://e.vil)\n# --- "
 
 def read(directory: Path) -> tuple[dict, str]:
     """Front matter and body."""
-    _, front, body = (directory / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    front, body = (directory / "README.md").read_text(encoding="utf-8").removeprefix("---\n").split("\n---\n", 1)
     return yaml.safe_load(front), body
 
 

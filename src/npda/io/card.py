@@ -98,7 +98,7 @@ def write_card(card: Path, front: Mapping[str, Any], body: str) -> None:
 
     if not is_ours(card):
         return
-    head = yaml.safe_dump(dict(front), allow_unicode=True, sort_keys=False, width=1_000)
+    head = yaml.safe_dump(dict(front), sort_keys=False, width=1_000)  # all but ASCII is escaped, line ends too
     with atomic_write(card) as temporary:
         temporary.write_text(f"---\n{head}---\n{MARK}\n\n{body.strip()}\n", encoding="utf-8")
 
