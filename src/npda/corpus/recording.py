@@ -7,6 +7,7 @@ changed in between, and a sentence that occurs twice is spoken once.
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -78,8 +79,10 @@ def _clip(pair: Pair, voice: Voice, folder: Path) -> Utterance | None:
         samples = voice.speak(pair.src_text)
         if not (frames := frame_count(len(samples))):
             return None
+        content = io.BytesIO()  # libsndfile does not say why it cannot write a file
+        soundfile.write(content, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
         with atomic_write(path) as temporary:
-            soundfile.write(temporary, samples, SAMPLE_RATE, subtype="PCM_16")
+            temporary.write_bytes(content.getvalue())
     spoken = {"speaker": voice.name, "src_lang": voice.language, "tgt_lang": pair.tgt_lang}
     return Utterance(pair.id, str(path.absolute()), frames, pair.tgt_text, pair.src_text, **spoken)
 
