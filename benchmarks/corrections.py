@@ -31,13 +31,13 @@ from npda.corpus.manifest import Utterance, read_manifest
 from npda.decoding.beam import SearchOptions
 from npda.evaluation.scores import bleu
 from npda.report.plots import PALETTE, save_png
-from npda.serving.asks import Way
-from npda.serving.correcting import Wish, corrected
-from npda.serving.corrections import Corrections
 from npda.serving.database import Database
-from npda.serving.library import StoreLibrary
+from npda.serving.engine.asks import Way
 from npda.serving.sample import make_sample
 from npda.serving.settings import Settings
+from npda.serving.stores.correcting import Wish, corrected
+from npda.serving.stores.corrections import Corrections
+from npda.serving.stores.library import StoreLibrary
 from npda.translator import Translator
 
 STORE = "corrections"

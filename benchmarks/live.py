@@ -4,9 +4,9 @@
     python -m benchmarks.live --held 2 --least 1.0
 
 Recordings are joined from test clips with pauses between them: everyday talk of the embedded corpus for the shipped
-model and, where present, of ``pico-de-en`` for whisper-base. They are played to ``npda.serving.live`` by a clock that
-is made up: audio comes as it is spoken, and a pass takes as long as it takes the processor. So nothing waits, and other
-work on the machine does not count.
+model and, where present, of ``pico-de-en`` for whisper-base. They are played to ``npda.serving.captions.live`` by a
+clock that is made up: audio comes as it is spoken, and a pass takes as long as it takes the processor. So nothing
+waits, and other work on the machine does not count.
 
 The lag of a word is the time from its end to the event by which its translation is stable. Ends of words are by the
 number of letters within the clip, whose beginning and end are known; a word of the translation belongs to the spoken
@@ -37,9 +37,9 @@ from npda.corpus.manifest import Utterance, read_manifest
 from npda.demo.model import SHIPPED
 from npda.evaluation.scores import bleu, chrf
 from npda.segmentation import Pauses, best_detector
-from npda.serving.asks import Way
-from npda.serving.engine import BatchingEngine
-from npda.serving.live import Captions, Event, Final, Pace, Partial
+from npda.serving.captions.live import Captions, Event, Final, Pace, Partial
+from npda.serving.engine.asks import Way
+from npda.serving.engine.engine import BatchingEngine
 from npda.serving.settings import Settings
 from npda.translation import Translation
 

@@ -12,7 +12,7 @@ import serving_fakes
 import tiny_store
 
 from npda.datastore.store import Datastore
-from npda.serving.lending import Lent
+from npda.serving.engine.lending import Lent
 from npda.translator import Translator
 
 PATIENCE = 400.0  # seconds after which something hangs

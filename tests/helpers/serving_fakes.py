@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from npda.serving.asks import StoreCard, Way
+from npda.serving.engine.asks import StoreCard, Way
+from npda.serving.engine.lending import Lent
 from npda.serving.errors import Refusal
-from npda.serving.lending import Lent
 from npda.serving.listening import server
 from npda.translation import Translation
 from npda.writers import Segment

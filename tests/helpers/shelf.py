@@ -9,7 +9,7 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.knn.steering import steer, tuned_search
-from npda.serving.asks import AUTO, StoreCard, Way
+from npda.serving.engine.asks import AUTO, StoreCard, Way
 from npda.serving.errors import Refusal
 from npda.translator import Translator
 

@@ -39,7 +39,7 @@ search: {beam: 2, max_length: 12}
 
 def npda(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from npda.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=180, cwd=cwd)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=cwd)
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def npda(folder: Path, models: Path, recipe: str = "whisper.yaml") -> subprocess
     command = [sys.executable, "-c", "from npda.cli import main; main()", "reproduce", recipe, "--json"]
     environment = {"NPDA_MODELS": str(models), "PATH": "/usr/bin:/bin", "OMP_WAIT_POLICY": "passive"}
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=240, cwd=folder, env=environment
+        command, capture_output=True, text=True, check=False, timeout=600, cwd=folder, env=environment
     )
 
 

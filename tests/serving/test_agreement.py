@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.serving.agreement import Agreement, common, opening, without_terms, words
+from npda.serving.captions.agreement import Agreement, common, opening, without_terms, words
 from npda.terms.replacing import Change, Replacement, replace
 
 

@@ -17,9 +17,9 @@ from served import PATIENCE, Served, served
 from serving_fakes import listening
 
 from npda.demo.model import SHIPPED
-from npda.serving import receiving
 from npda.serving.app import create_app
 from npda.serving.listening import PatientProtocol
+from npda.serving.requests import receiving
 from npda.serving.settings import Settings
 
 WHERE = "/v1/audio/translations"

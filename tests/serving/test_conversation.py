@@ -10,9 +10,9 @@ import pytest
 from numbers_spoken import Reader, Scripted, decode, speech
 from starlette.websockets import WebSocketDisconnect
 
-from npda.serving.conversation import Conversation, Conversations, Limits, Wrong, read_event
+from npda.serving.captions.conversation import Conversation, Conversations, Limits, Wrong, read_event
+from npda.serving.captions.live import Captions
 from npda.serving.errors import Refusal
-from npda.serving.live import Captions
 
 SENTENCES = speech((0, 10), (1, 20), (2, 20), (3, 20), (4, 20), (0, 30), (5, 20), (6, 20), (0, 40))
 END = json.dumps({"type": "end"})

@@ -14,10 +14,10 @@ import tiny_store
 from fastapi.testclient import TestClient
 
 from npda.serving.app import create_app
-from npda.serving.corrections import Corrected, Corrections
 from npda.serving.database import Database
 from npda.serving.errors import Refusal
 from npda.serving.settings import Key, Settings
+from npda.serving.stores.corrections import Corrected, Corrections
 from npda.translator import Translator
 
 OURS, THEIRS = ("decoder", "vocabulary"), ("another", "vocabulary")

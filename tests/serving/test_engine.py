@@ -22,11 +22,11 @@ from npda.decoding.knn.steering import Chosen
 from npda.demo.model import SHIPPED
 from npda.explanation.explain import explain, hear
 from npda.segmentation import Pauses
-from npda.serving.asks import Engine, Way
-from npda.serving.engine import BatchingEngine
+from npda.serving.engine.asks import Engine, Way
+from npda.serving.engine.engine import BatchingEngine
+from npda.serving.engine.watch import Watch
 from npda.serving.errors import Refusal
 from npda.serving.settings import Settings
-from npda.serving.watch import Watch
 from npda.translation import Translation
 from npda.translator import Translator
 

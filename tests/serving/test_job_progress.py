@@ -3,7 +3,7 @@
 import pytest
 
 from npda.io.progress import bar, shown_on, track
-from npda.serving.progress import JobProgress, Stopped
+from npda.serving.stores.progress import JobProgress, Stopped
 
 
 def test_parts_count_by_their_weights():

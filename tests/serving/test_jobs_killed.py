@@ -19,9 +19,9 @@ from npda.corpus.pairs import Pair
 from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
-from npda.serving import building
 from npda.serving.app import create_app
 from npda.serving.settings import Settings
+from npda.serving.stores import building
 
 CHUNK = 4  # sentences a shard: two slices each
 FIRST = [Pair(f"{pair.src_text} or so it is", pair.tgt_text) for pair in tiny_store.pairs(12)]
@@ -34,8 +34,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 import test_jobs_killed as here
 from fastapi.testclient import TestClient
-from npda.serving.jobs import Jobs
-from npda.serving.library import StoreLibrary
+from npda.serving.stores.jobs import Jobs
+from npda.serving.stores.library import StoreLibrary
 
 point, data = sys.argv[1], Path(sys.argv[2])
 

@@ -11,8 +11,8 @@ from tiny_store import backbone, pairs
 
 from npda.decoding.beam import SearchOptions, search
 from npda.models.inputs import read_batch
-from npda.serving.lending import beside, slices
-from npda.serving.machine import Machine, Work
+from npda.serving.engine.lending import beside, slices
+from npda.serving.engine.machine import Machine, Work
 
 
 def test_what_is_computed_beside_is_the_same():

@@ -17,11 +17,11 @@ from npda.datastore.source import Source
 from npda.datastore.store import Datastore
 from npda.decoding.knn.guarded import GuardedFusion
 from npda.decoding.knn.steering import Chosen
-from npda.serving.asks import Way
 from npda.serving.database import Database
+from npda.serving.engine.asks import Way
 from npda.serving.errors import Refusal
-from npda.serving.library import StoreLibrary
 from npda.serving.settings import Settings
+from npda.serving.stores.library import StoreLibrary
 from npda.translator import Translator
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npda.serving.line import Line, Waiting
+from npda.serving.engine.line import Line, Waiting
 
 
 def waiting(request: object, kind: object = "a", length: int = 100) -> Waiting:

@@ -11,8 +11,8 @@ from numbers_spoken import SECOND, SILENCE, Reader, Scripted, Spoken, decode, sp
 
 from npda.segmentation import Pauses
 from npda.segmentation.detectors import FRAME, Loudness
+from npda.serving.captions.live import Captions, Event, Final, Pace, Partial
 from npda.serving.errors import Refusal
-from npda.serving.live import Captions, Event, Final, Pace, Partial
 
 
 def listen(

@@ -18,8 +18,8 @@ from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from npda import audio
 from npda.demo.model import SHIPPED
 from npda.segmentation import Cutter, best_detector
-from npda.serving.agreement import words
 from npda.serving.app import create_app
+from npda.serving.captions.agreement import words
 from npda.serving.listening import server
 from npda.serving.settings import Key, Settings
 from npda.translator import Translator

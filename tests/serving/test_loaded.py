@@ -11,8 +11,8 @@ import tiny
 import tiny_whisper
 
 from npda.demo.model import SHIPPED
+from npda.serving.engine.loaded import LoadedModels
 from npda.serving.errors import Refusal
-from npda.serving.loaded import LoadedModels
 from npda.serving.settings import Settings
 from npda.translator import Translator
 
@@ -165,8 +165,8 @@ import asyncio, sys
 from pathlib import Path
 import numpy as np
 from npda.demo.model import SHIPPED
-from npda.serving.asks import Way
-from npda.serving.engine import BatchingEngine
+from npda.serving.engine.asks import Way
+from npda.serving.engine.engine import BatchingEngine
 from npda.serving.settings import Settings
 from npda.decoding.beam import SearchOptions
 

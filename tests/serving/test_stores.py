@@ -24,12 +24,12 @@ from npda.datastore.source import BuildOptions, Source
 from npda.datastore.store import Datastore
 from npda.datastore.verify import verify
 from npda.io.errors import InputError
-from npda.serving import building
 from npda.serving.app import create_app
-from npda.serving.asks import AUTO
-from npda.serving.corrections import Corrected
+from npda.serving.engine.asks import AUTO
 from npda.serving.logs import JsonLines
 from npda.serving.settings import Key, Settings
+from npda.serving.stores import building
+from npda.serving.stores.corrections import Corrected
 from npda.translator import Translator
 
 QUIET = BuildOptions(progress=False)

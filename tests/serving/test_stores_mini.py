@@ -22,7 +22,7 @@ from npda.datastore.source import Source
 from npda.datastore.store import Datastore
 from npda.serving.app import create_app
 from npda.serving.settings import Settings
-from npda.serving.tuning import hold_out
+from npda.serving.stores.tuning import hold_out
 from npda.translator import Translator
 
 PATIENCE = 400.0  # seconds after which something hangs

@@ -12,9 +12,10 @@ import pytest
 import soundfile
 from fastapi.testclient import TestClient
 
-from npda.serving import term_learning, terms
 from npda.serving.app import create_app
 from npda.serving.settings import Settings
+from npda.serving.terms import learning as term_learning
+from npda.serving.terms import requested as terms
 
 SAID = "My uncle lifted a table in the office."
 PLAIN = "Mein Onkel hat im Büro einen Tisch gehoben."

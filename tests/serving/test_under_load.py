@@ -17,11 +17,11 @@ from served import PATIENCE, Served, served
 from npda import audio
 from npda.corpus.mini.grammar import sentences
 from npda.demo.model import SHIPPED
-from npda.serving.asks import Way
 from npda.serving.database import Database
-from npda.serving.engine import BatchingEngine
-from npda.serving.library import StoreLibrary
+from npda.serving.engine.asks import Way
+from npda.serving.engine.engine import BatchingEngine
 from npda.serving.settings import Settings
+from npda.serving.stores.library import StoreLibrary
 from npda.translator import Translator
 
 CLIP = Path(__file__).parents[1] / "fixtures" / "version-0.1.0" / "clips" / "parliament-test-00002.flac"

@@ -144,7 +144,7 @@ def test_the_live_board_shows_what_works_and_what_comes(tmp_path: Path):
 def test_a_live_board_through_a_whole_run(tmp_path: Path, apart: bool):
     """Its own thread or the runner's calls draw it while a stage is at work."""
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
-    stages = [Stage("sleep", lambda directory, needed, log: time.sleep(0.9), cost=1), *STAGES]
+    stages = [Stage("sleep", lambda directory, needed, log: time.sleep(2), cost=1), *STAGES]
     report = run(stages, tmp_path, apart=apart, watcher=LiveDisplay(console, apart))
     printed = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert "▶  sleep" in printed

@@ -394,7 +394,7 @@ def test_killed_in_the_middle_a_run_goes_on_where_it_was(tmp_path: Path, apart: 
     process.send_signal(signal.SIGKILL)
     process.communicate()
     again = runner.start()
-    out, _ = again.communicate(timeout=300)
+    out, _ = again.communicate(timeout=600)
     assert (again.returncode, out) == (0, "found,done,done,done\n")
     diary = runner.diary.read_text().split("\n")[:-1]
     starts = [int(line.split()[-1]) for line in diary if line.startswith("count from")]
@@ -414,7 +414,7 @@ def test_ctrl_c_ends_the_run_and_its_stage(tmp_path: Path, apart: bool):
     process = runner.start()
     runner.wait_for("half")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=300)
+    process.communicate(timeout=600)
     assert process.returncode == -signal.SIGINT
     before = runner.diary.read_text()
     time.sleep(0.8)
@@ -427,8 +427,8 @@ def test_two_runs_at_once_share_the_work(tmp_path: Path):
     first = runner.start()
     runner.wait_for("count from")
     second = runner.start()
-    assert first.communicate(timeout=300)[0].startswith("done,done")
-    assert second.communicate(timeout=300)[0].startswith("found,found")
+    assert first.communicate(timeout=600)[0].startswith("done,done")
+    assert second.communicate(timeout=600)[0].startswith("found,found")
     assert (first.returncode, second.returncode) == (0, 0)
     diary = runner.diary.read_text().split("\n")[:-1]
     assert sorted(diary) == ["aside", "count from 0", "counted", "early", "half", "late 12"]

@@ -184,11 +184,11 @@ def test_on_the_command_line(start, manifest, tmp_path):
     ]
     script = "from npda.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    untold = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    untold = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert untold.returncode == 2
     assert "has to be told which language is spoken" in untold.stderr
     told = [*command, "--source-language", "en", "--silence", "0.3", "--transcript-weight", "0"]
-    answer = subprocess.run(told, capture_output=True, text=True, check=False, timeout=300)
+    answer = subprocess.run(told, capture_output=True, text=True, check=False, timeout=600)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["updates"] == 2
     kept = json.loads((tmp_path / "generation_config.json").read_text())

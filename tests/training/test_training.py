@@ -185,7 +185,7 @@ def test_two_processes_train_like_one(tmp_path):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [sys.executable, *launcher, SCRIPT, tmp_path / "data", tmp_path / "two"],
-        check=False, timeout=300, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False, timeout=600, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
@@ -221,7 +221,7 @@ def test_two_machines_train_like_one(tmp_path):
         launcher = [sys.executable, "-m", "torch.distributed.run", *place, *meeting, "--nproc-per-node", "1"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         started.append(subprocess.Popen([*launcher, SCRIPT, tmp_path / "data", tmp_path / "two"], env=environment))
-    assert [process.wait(timeout=300) for process in started] == [0, 0]
+    assert [process.wait(timeout=600) for process in started] == [0, 0]
     assert_trained_alike(tmp_path / "one", tmp_path / "two")
 
 

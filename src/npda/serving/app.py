@@ -16,28 +16,28 @@ from npda import __version__
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.serving.access import Access, Guarded, check_binding
-from npda.serving.asks import Engine, Library
-from npda.serving.building import StoreBuilder
-from npda.serving.catalogue import Catalogue
-from npda.serving.correcting import Correcting
-from npda.serving.corrections import Corrections
 from npda.serving.database import Database
-from npda.serving.decoding import Decoder
+from npda.serving.engine.asks import Engine, Library
+from npda.serving.engine.catalogue import Catalogue
+from npda.serving.engine.watch import Watch
 from npda.serving.errors import Refusal
-from npda.serving.jobs import Jobs
-from npda.serving.library import StoreLibrary
 from npda.serving.metrics import Metrics
-from npda.serving.receiving import BESIDE, Uploads
-from npda.serving.recent import Recent
+from npda.serving.requests.decoding import Decoder
+from npda.serving.requests.receiving import BESIDE, Uploads
+from npda.serving.requests.recent import Recent
 from npda.serving.routes import audio, corrections, jobs, live, models, page, service, stores
 from npda.serving.routes import terms as term_lists
 from npda.serving.settings import Settings
 from npda.serving.state import State
-from npda.serving.term_learning import TermLearner
-from npda.serving.term_lists import TermLists
-from npda.serving.terms import ServedTerms
-from npda.serving.versions import Opening
-from npda.serving.watch import Watch
+from npda.serving.stores.building import StoreBuilder
+from npda.serving.stores.correcting import Correcting
+from npda.serving.stores.corrections import Corrections
+from npda.serving.stores.jobs import Jobs
+from npda.serving.stores.library import StoreLibrary
+from npda.serving.stores.versions import Opening
+from npda.serving.terms.learning import TermLearner
+from npda.serving.terms.lists import TermLists
+from npda.serving.terms.requested import ServedTerms
 from npda.serving.watching import Watched
 
 ABOUT = (
@@ -134,7 +134,7 @@ def _state(settings: Settings, engine: Engine | None, library: Library | None, o
 
 
 def _engine(settings: Settings, library: Library, metrics: Metrics) -> Engine:
-    from npda.serving.engine import BatchingEngine
+    from npda.serving.engine.engine import BatchingEngine
 
     return BatchingEngine(settings, library, _watch(metrics), getattr(library, "forget", None))
 

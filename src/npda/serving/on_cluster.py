@@ -24,10 +24,10 @@ from npda.cluster.search import Parts, SearchOnCluster, SpreadStore, machines, s
 from npda.datastore.format import StoreInfo, read_info
 from npda.datastore.store import Datastore
 from npda.io.errors import InputError
-from npda.serving.library import stores_in
 from npda.serving.listening import bound
 from npda.serving.settings import Settings
-from npda.serving.versions import Opening
+from npda.serving.stores.library import stores_in
+from npda.serving.stores.versions import Opening
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

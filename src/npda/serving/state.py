@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from starlette.requests import HTTPConnection
 
 from npda.serving.access import Access
-from npda.serving.asks import Engine, Library
-from npda.serving.catalogue import Catalogue
-from npda.serving.conversation import Conversations
-from npda.serving.correcting import Correcting
+from npda.serving.captions.conversation import Conversations
 from npda.serving.database import Database
-from npda.serving.decoding import Decoder
-from npda.serving.jobs import Jobs
+from npda.serving.engine.asks import Engine, Library
+from npda.serving.engine.catalogue import Catalogue
 from npda.serving.metrics import Metrics
-from npda.serving.receiving import Uploads
-from npda.serving.recent import Recent
+from npda.serving.requests.decoding import Decoder
+from npda.serving.requests.receiving import Uploads
+from npda.serving.requests.recent import Recent
 from npda.serving.settings import Settings
-from npda.serving.terms import ServedTerms
+from npda.serving.stores.correcting import Correcting
+from npda.serving.stores.jobs import Jobs
+from npda.serving.terms.requested import ServedTerms
 
 
 @dataclass

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from npda.serving.errors import Refusal
 from npda.serving.logs import REQUEST, log_request, new_id
 from npda.serving.metrics import Metrics
-from npda.serving.receiving import limited
+from npda.serving.requests.receiving import limited
 
 logger = logging.getLogger(__name__)
 

@@ -17,16 +17,16 @@ from npda import audio
 from npda.corpus.languages import NAMES
 from npda.io.errors import InputError
 from npda.serving.access import Caller, Translates
-from npda.serving.answering import MEDIA, as_json, as_text, as_verbose_json, delta, event, joined, tokens
-from npda.serving.asking import Asked, Task, read_request
-from npda.serving.asks import AUTO
-from npda.serving.documented import AUDIO_BODY, answers
+from npda.serving.engine.asks import AUTO
 from npda.serving.errors import Refusal
-from npda.serving.logprobs import token_logprobs
 from npda.serving.logs import log_request
-from npda.serving.recent import heard_for
+from npda.serving.requests.answering import MEDIA, as_json, as_text, as_verbose_json, delta, event, joined, tokens
+from npda.serving.requests.asking import Asked, Task, read_request
+from npda.serving.requests.documented import AUDIO_BODY, answers
+from npda.serving.requests.logprobs import token_logprobs
+from npda.serving.requests.recent import heard_for
+from npda.serving.requests.vanishing import HoldingResponse, while_connected
 from npda.serving.state import State, state_of
-from npda.serving.vanishing import HoldingResponse, while_connected
 from npda.terms.ear import can_hear
 from npda.translator import Translator
 from npda.writers import Segment

@@ -11,17 +11,17 @@ from pydantic import Field
 
 from npda.segmentation import Pauses
 from npda.serving.access import Edits, Translates
-from npda.serving.asking import language_of, served
-from npda.serving.asks import Way
-from npda.serving.bodies import Body, Plain, checked, described, is_json, json_body
-from npda.serving.correcting import Correcting, Wish, sentence, which
-from npda.serving.corrections import Correction
-from npda.serving.documented import answers
+from npda.serving.engine.asks import Way
 from npda.serving.errors import Refusal
-from npda.serving.library import check_name
 from npda.serving.logs import log_request
+from npda.serving.requests.asking import language_of, served
+from npda.serving.requests.bodies import Body, Plain, checked, described, is_json, json_body
+from npda.serving.requests.documented import answers
+from npda.serving.requests.vanishing import while_connected
 from npda.serving.state import State, state_of
-from npda.serving.vanishing import while_connected
+from npda.serving.stores.correcting import Correcting, Wish, sentence, which
+from npda.serving.stores.corrections import Correction
+from npda.serving.stores.library import check_name
 
 router = APIRouter(prefix="/v1/corrections", tags=["Corrections"])
 

@@ -7,10 +7,10 @@ import asyncio
 from fastapi import APIRouter, Request
 
 from npda.serving.access import Edits, Translates
-from npda.serving.documented import JobAnswer, JobList, answers
 from npda.serving.errors import Refusal
-from npda.serving.jobs import Job, Jobs
+from npda.serving.requests.documented import JobAnswer, JobList, answers
 from npda.serving.state import State, state_of
+from npda.serving.stores.jobs import Job, Jobs
 
 router = APIRouter(prefix="/v1/jobs", tags=["Stores"])
 

@@ -17,12 +17,12 @@ from starlette.responses import JSONResponse
 from npda.audio import SAMPLE_RATE
 from npda.segmentation import Pauses, best_detector
 from npda.serving.access import Caller, bearer
-from npda.serving.asking import read_request
-from npda.serving.conversation import POLICY, Conversation, Limits, Opened
+from npda.serving.captions.conversation import POLICY, Conversation, Limits, Opened
+from npda.serving.captions.live import Captions, Final
 from npda.serving.errors import Refusal
-from npda.serving.live import Captions, Final
 from npda.serving.logs import log_request
-from npda.serving.receiving import Form
+from npda.serving.requests.asking import read_request
+from npda.serving.requests.receiving import Form
 from npda.serving.state import State, state_of
 from npda.translation import Translation
 from npda.writers import Segment

@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from npda.serving.access import Translates
-from npda.serving.asking import served
-from npda.serving.documented import answers
 from npda.serving.errors import Refusal
+from npda.serving.requests.asking import served
+from npda.serving.requests.documented import answers
 from npda.serving.state import State, state_of
 
 router = APIRouter(prefix="/v1/models", tags=["Models"])

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
 from npda.serving.access import Translates
-from npda.serving.documented import answers
 from npda.serving.errors import Refusal
 from npda.serving.examples import read_examples
+from npda.serving.requests.documented import answers
 from npda.serving.state import state_of
 
 STATIC = Path(__file__).parents[1] / "static"

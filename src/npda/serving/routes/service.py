@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from npda import __version__
 from npda.serving.access import Translates
-from npda.serving.documented import answers
+from npda.serving.requests.documented import answers
 from npda.serving.state import state_of
 
 router = APIRouter(tags=["Service"])

@@ -11,16 +11,16 @@ from fastapi import APIRouter, Request, Response
 from npda.corpus.languages import language_code
 from npda.io.errors import InputError
 from npda.serving.access import Caller, Edits, Translates
-from npda.serving.asking import served
-from npda.serving.asks import AUTO, StoreCard
-from npda.serving.documented import JobAnswer, StoreAnswer, StoreList, answers, text_form
+from npda.serving.engine.asks import AUTO, StoreCard
 from npda.serving.errors import Refusal
-from npda.serving.jobs import PAIRS, Job, Kind
-from npda.serving.library import Belongs, StoreLibrary, check_name
-from npda.serving.receiving import Form
+from npda.serving.requests.asking import served
+from npda.serving.requests.documented import JobAnswer, StoreAnswer, StoreList, answers, text_form
+from npda.serving.requests.receiving import Form
 from npda.serving.routes.jobs import jobs_of, told
 from npda.serving.state import State, state_of
-from npda.serving.uploaded import Languages, keep_pairs
+from npda.serving.stores.jobs import PAIRS, Job, Kind
+from npda.serving.stores.library import Belongs, StoreLibrary, check_name
+from npda.serving.stores.uploaded import Languages, keep_pairs
 from npda.translator import Translator
 
 router = APIRouter(prefix="/v1/stores", tags=["Stores"])

@@ -13,16 +13,16 @@ from npda.corpus.terms import Rendering, Term, read_terms
 from npda.corpus.tmx import read_tmx
 from npda.io.errors import InputError
 from npda.serving.access import Caller, Edits, Translates
-from npda.serving.asking import MOST_LETTERS, served
-from npda.serving.bodies import Body, Plain, checked, described, is_json, json_body
-from npda.serving.documented import answers
 from npda.serving.errors import Refusal
 from npda.serving.logs import log_request
-from npda.serving.receiving import Upload
+from npda.serving.requests.asking import MOST_LETTERS, served
+from npda.serving.requests.bodies import Body, Plain, checked, described, is_json, json_body
+from npda.serving.requests.documented import answers
+from npda.serving.requests.receiving import Upload
 from npda.serving.settings import MEGABYTE
 from npda.serving.state import State, state_of
-from npda.serving.term_lists import MOST_PAIRS, Entry, TermList, entries_of
-from npda.serving.terms import ServedTerms
+from npda.serving.terms.lists import MOST_PAIRS, Entry, TermList, entries_of
+from npda.serving.terms.requested import ServedTerms
 
 router = APIRouter(prefix="/v1/terms", tags=["Terms"])
 

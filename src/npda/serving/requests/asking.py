@@ -12,9 +12,9 @@ from npda.corpus.languages import language_code
 from npda.decoding.knn.steering import Chosen
 from npda.io import limits
 from npda.io.errors import InputError
-from npda.serving.asks import AUTO, Library, Way
+from npda.serving.engine.asks import AUTO, Library, Way
 from npda.serving.errors import Refusal
-from npda.serving.receiving import Form
+from npda.serving.requests.receiving import Form
 from npda.serving.settings import Settings
 
 Task = Literal["translate", "transcribe"]

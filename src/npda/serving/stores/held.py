@@ -21,9 +21,9 @@ from npda.decoding.knn.guard import Guard
 from npda.decoding.knn.guarded import GuardedFusion, GuardedStore
 from npda.decoding.knn.steering import Chosen, steer
 from npda.decoding.knn.untuned import Yardstick, scale_of_keys, untuned
-from npda.serving.asks import Way
+from npda.serving.engine.asks import Way
 from npda.serving.errors import Refusal
-from npda.serving.versions import Version
+from npda.serving.stores.versions import Version
 from npda.translator import Translator
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect, Request
 
 from npda.serving.errors import Refusal
-from npda.serving.receiving import too_large
+from npda.serving.requests.receiving import too_large
 from npda.serving.settings import MEGABYTE
 
 MOST = 4 * MEGABYTE  # bytes of a body

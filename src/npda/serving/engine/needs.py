@@ -13,10 +13,10 @@ from npda.corpus.languages import language_code
 from npda.decoding.beam import SearchOptions
 from npda.io.errors import InputError
 from npda.models.backbone import HearsMany
-from npda.serving.asks import AUTO, Held, Library, Way
-from npda.serving.batches import Steering
+from npda.serving.engine.asks import AUTO, Held, Library, Way
+from npda.serving.engine.batches import Steering
+from npda.serving.engine.loaded import LoadedModels
 from npda.serving.errors import Refusal
-from npda.serving.loaded import LoadedModels
 from npda.serving.settings import Settings
 from npda.translator import Translator
 

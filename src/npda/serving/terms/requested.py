@@ -9,11 +9,11 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from npda.corpus.terms import Term
-from npda.serving.asks import Way
+from npda.serving.engine.asks import Way
 from npda.serving.errors import Refusal
 from npda.serving.settings import Settings
-from npda.serving.term_learning import TermLearner, Tongue
-from npda.serving.term_lists import Entry, TermLists
+from npda.serving.terms.learning import TermLearner, Tongue
+from npda.serving.terms.lists import Entry, TermLists
 from npda.terms.agreement import Agreement, Observed
 from npda.terms.learning import rendered
 from npda.terms.termbase import Terms

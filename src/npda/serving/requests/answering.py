@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from npda.explanation.records import Explanation
-from npda.serving.asking import Asked
+from npda.serving.requests.asking import Asked
 from npda.writers import Result, Segment, write
 
 MEDIA = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}

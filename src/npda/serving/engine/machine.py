@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from npda.io.cores import cores
-from npda.serving.batches import Utterance, decode
-from npda.serving.line import Line, Waiting
-from npda.serving.watch import Watch
+from npda.serving.engine.batches import Utterance, decode
+from npda.serving.engine.line import Line, Waiting
+from npda.serving.engine.watch import Watch
 
 logger = logging.getLogger(__name__)
 

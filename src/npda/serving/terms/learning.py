@@ -23,11 +23,11 @@ from npda.datastore.store import Datastore
 from npda.decoding.beam import SearchOptions
 from npda.io.errors import InputError
 from npda.models.backbone import Backbone
-from npda.serving.asks import Engine, Way
 from npda.serving.database import Database
+from npda.serving.engine.asks import Engine, Way
 from npda.serving.errors import Refusal
-from npda.serving.library import StoreLibrary
 from npda.serving.settings import Settings
+from npda.serving.stores.library import StoreLibrary
 from npda.terms.agreement import Observed
 from npda.terms.agreement_learning import learn_agreement
 from npda.terms.general import General, SearchedText

@@ -17,7 +17,7 @@ from npda.terms.termbase import Terms
 
 if TYPE_CHECKING:
     from npda.explanation.records import Explanation
-    from npda.serving.lending import Lent
+    from npda.serving.engine.lending import Lent
     from npda.translation import Translation
     from npda.translator import Translator
     from npda.writers import Segment

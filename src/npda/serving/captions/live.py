@@ -27,7 +27,7 @@ import numpy as np
 from npda.audio import SAMPLE_RATE
 from npda.segmentation import Detector, Pauses, Stretch
 from npda.segmentation.cutting import Cutter
-from npda.serving.agreement import Agreement, Decode, Said
+from npda.serving.captions.agreement import Agreement, Decode, Said
 from npda.serving.errors import Refusal
 
 Keep = Callable[["Final", np.ndarray], str]  # remembers a segment and its samples → the id to correct it by

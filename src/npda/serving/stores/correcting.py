@@ -15,11 +15,11 @@ from npda.models.backbone import Backbone
 from npda.models.features import features_of
 from npda.models.inputs import hear_batch
 from npda.segmentation import Cutter, Pauses, best_detector
-from npda.serving.asks import Engine, Way
-from npda.serving.corrections import Belongs, Corrected, Correction, Corrections
+from npda.serving.engine.asks import Engine, Way
 from npda.serving.errors import Refusal
-from npda.serving.library import StoreLibrary
 from npda.serving.settings import Settings
+from npda.serving.stores.corrections import Belongs, Corrected, Correction, Corrections
+from npda.serving.stores.library import StoreLibrary
 from npda.terms.ear import can_hear, transcripts
 from npda.translator import Translator
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from npda.models.backbone import Backbone, Memory, Stream
-from npda.serving.machine import Machine, Work
+from npda.serving.engine.machine import Machine, Work
 from npda.translator import Translator
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ import torch
 
 from npda.models.features import features_of
 from npda.models.inputs import hear_batch
-from npda.serving.asks import Way
-from npda.serving.recent import heard_for
+from npda.serving.engine.asks import Way
+from npda.serving.requests.recent import heard_for
 from npda.serving.state import State
 from npda.translator import Translator
 from npda.writers import Segment

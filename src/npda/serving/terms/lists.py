@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from npda.corpus.terms import Rendering, Term
 from npda.serving.database import Database
 from npda.serving.errors import Refusal
-from npda.serving.library import check_name
+from npda.serving.stores.library import check_name
 
 MOST_PAIRS = 20_000  # of a list
 SEPARATOR = " | "  # between ways to say a term

@@ -24,15 +24,15 @@ from npda.datastore.store import Datastore
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.models.backbone import Backbone
-from npda.serving.asks import Engine
-from npda.serving.card import Card, SourceCard, read_card, write_card
-from npda.serving.jobs import FOLDER, PAIRS, Job
-from npda.serving.lending import Lent, beside
-from npda.serving.library import StoreLibrary
-from npda.serving.progress import JobProgress
-from npda.serving.receiving import FREE
+from npda.serving.engine.asks import Engine
+from npda.serving.engine.lending import Lent, beside
+from npda.serving.requests.receiving import FREE
 from npda.serving.settings import Settings
-from npda.serving.tuning import COST, tune_store
+from npda.serving.stores.card import Card, SourceCard, read_card, write_card
+from npda.serving.stores.jobs import FOLDER, PAIRS, Job
+from npda.serving.stores.library import StoreLibrary
+from npda.serving.stores.progress import JobProgress
+from npda.serving.stores.tuning import COST, tune_store
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """Requests on one side, the machine on the other: utterances of many requests are decoded in common batches.
 
-One thread computes, see ``npda.serving.machine``. Another one hears: it cuts recordings at their pauses and computes
-features, which keeps one core busy for a moment while the batch before is decoded. Everything else happens on the
-event loop, without locks.
+One thread computes, see ``npda.serving.engine.machine``. Another one hears: it cuts recordings at their pauses and
+computes features, which keeps one core busy for a moment while the batch before is decoded. Everything else happens on
+the event loop, without locks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from npda.decoding.knn.fusion import NeighbourFusion
 from npda.explanation.explain import explain
 from npda.models.inputs import hear_batch
 from npda.segmentation import Cutter, Pauses, Stretch, best_detector
-from npda.serving.asks import Library, Way
-from npda.serving.batches import Utterance, kind_of
+from npda.serving.engine.asks import Library, Way
+from npda.serving.engine.batches import Utterance, kind_of
+from npda.serving.engine.lending import Lent, slices
+from npda.serving.engine.loaded import LoadedModels
+from npda.serving.engine.machine import Machine, Work
+from npda.serving.engine.needs import Needs, Provider
+from npda.serving.engine.places import Place, Places
+from npda.serving.engine.watch import Watch
 from npda.serving.errors import Refusal
-from npda.serving.lending import Lent, slices
-from npda.serving.loaded import LoadedModels
-from npda.serving.machine import Machine, Work
-from npda.serving.needs import Needs, Provider
-from npda.serving.places import Place, Places
 from npda.serving.settings import Settings
-from npda.serving.watch import Watch
 from npda.translation import Heard, Task, Translation, segment
 from npda.translator import Translator
 from npda.writers import Segment

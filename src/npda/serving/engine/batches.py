@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from npda.decoding.beam import SearchOptions
 from npda.decoding.fusion import Fusion
 from npda.decoding.routed import RoutedFusion
-from npda.serving.asks import Way
-from npda.serving.line import Waiting
+from npda.serving.engine.asks import Way
+from npda.serving.engine.line import Waiting
 from npda.translation import Task, Translation
 from npda.translator import Translator
 

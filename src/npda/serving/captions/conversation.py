@@ -20,8 +20,8 @@ import soxr
 from starlette.websockets import WebSocketDisconnect
 
 from npda.audio import SAMPLE_RATE
+from npda.serving.captions.live import Captions
 from npda.serving.errors import Refusal
-from npda.serving.live import Captions
 
 NORMAL, GOING_AWAY, NO_SUCH_DATA, POLICY, BROKEN, LATER = 1000, 1001, 1003, 1008, 1011, 1013
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from npda.serving.asking import FORMATS, MOST_K
+from npda.serving.requests.asking import FORMATS, MOST_K
 
 
 class ErrorDetail(BaseModel):

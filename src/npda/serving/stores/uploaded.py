@@ -13,7 +13,7 @@ from npda.corpus.tmx import read_tmx, tmx_languages
 from npda.io.errors import InputError
 from npda.io.files import atomic_write
 from npda.serving.errors import Refusal
-from npda.serving.receiving import Upload
+from npda.serving.requests.receiving import Upload
 
 _TERM_WORDS, _TERMS = 3, 0.9  # words of a source that may be a term, and the share of such that makes a glossary
 _LONGEST = 5_000  # letters of a side; no sentence has as many

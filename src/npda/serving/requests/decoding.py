@@ -13,7 +13,7 @@ import numpy as np
 from npda import audio
 from npda.io.errors import InputError
 from npda.serving.errors import Refusal
-from npda.serving.receiving import Room, Share, Upload
+from npda.serving.requests.receiving import Room, Share, Upload
 from npda.serving.settings import Settings
 
 _AT_ONCE = 2  # files

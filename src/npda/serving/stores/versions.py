@@ -17,7 +17,7 @@ from npda.decoding.knn.tuned import Tuned, load_tuned_record
 from npda.decoding.knn.tuned_guard import FILE as GUARD
 from npda.decoding.knn.tuned_guard import FittedGuard, load_guard
 from npda.io.errors import InputError
-from npda.serving.card import Card, read_card
+from npda.serving.stores.card import Card, read_card
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npda.audio import SAMPLE_RATE
-from npda.serving.asks import Way
+from npda.serving.engine.asks import Way
 from npda.serving.errors import Refusal
 from npda.writers import Segment
 

@@ -26,7 +26,7 @@ from npda.serving.database import Database
 from npda.serving.errors import Refusal
 from npda.serving.logs import REQUEST, log_request
 from npda.serving.metrics import Metrics
-from npda.serving.progress import JobProgress, Stopped
+from npda.serving.stores.progress import JobProgress, Stopped
 
 Kind = Literal["create", "append", "remove"]
 State = Literal["queued", "running", "done", "failed", "cancelled"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from npda.serving.asks import StoreCard
-from npda.serving.versions import Version
+from npda.serving.engine.asks import StoreCard
+from npda.serving.stores.versions import Version
 
 
 def described(version: Version, model: str, corrections: int) -> StoreCard:

@@ -27,14 +27,14 @@ from npda.decoding.knn.untuned import distance_scale
 from npda.io.errors import InputError
 from npda.io.names import unknown
 from npda.models.backbone import Backbone
-from npda.serving.asks import AUTO, StoreCard
-from npda.serving.cards import described, overlay_card
 from npda.serving.database import Database
+from npda.serving.engine.asks import AUTO, StoreCard
 from npda.serving.errors import Refusal
-from npda.serving.held import Counter, HeldStores, Member
-from npda.serving.overlay import Overlays
 from npda.serving.settings import Settings
-from npda.serving.versions import Opening, Stamp, Version, current, stamp_of
+from npda.serving.stores.cards import described, overlay_card
+from npda.serving.stores.held import Counter, HeldStores, Member
+from npda.serving.stores.overlay import Overlays
+from npda.serving.stores.versions import Opening, Stamp, Version, current, stamp_of
 from npda.translator import Translator
 
 STORES, VERSIONS = "stores", "versions"

@@ -1,0 +1,1 @@
+"""Live captions: speech in as it is spoken, text out that stays."""

@@ -1,0 +1,1 @@
+"""Models and the machine: utterances of many requests, decoded in common batches."""
