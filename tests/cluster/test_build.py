@@ -51,6 +51,53 @@ def model(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
+def test_what_ends_every_worker_is_given_up(machines, model, monkeypatch):
+    monkeypatch.setattr(crew_module, "_LIVES", 2)
+    options = ClusterOptions(machines.address)
+    ended = pytest.raises(InputError, match=r"Chunk 0 has ended 2 workers.*enough memory")
+    with crew(options, model, None, tiny_store.backbone()) as workers, ended:
+        list(workers.map(Ends(), range(1)))
+
+
+@pytest.mark.slow
+def test_a_killed_driver_goes_on_to_the_same_bytes(machines, model, tmp_path):
+    pairs = tiny_store.pairs(30_000)
+    write_pairs(tmp_path / "text.tsv", pairs)
+    options = ["--text", "text.tsv", "--index", "exact", "--out", "store", "--quiet"]
+    command = [sys.executable, "-m", "npda", "build", "--model", str(model), *options]
+    environment = {**child_env(), "OMP_NUM_THREADS": "1"}  # as in this process
+    process = subprocess.Popen([*command, "--ray", machines.address], cwd=tmp_path, env=environment)
+    records, deadline = tmp_path / ".store.building" / "records", time.monotonic() + 300
+    while not (records.is_dir() and list(records.glob("0*.json"))):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "store").exists()
+    (record, *_) = sorted(records.glob("0*.json"))
+    keys = tmp_path / ".store.building" / "store" / "shards" / record.stem / "keys.npy"
+    written = keys.stat().st_mtime_ns
+
+    subprocess.run([*command, "--ray", machines.address], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "store" / "shards" / record.stem / "keys.npy").stat().st_mtime_ns == written
+    source = Source("text.tsv", pairs, "text")
+    whole = Datastore.build_from(
+        tiny_store.backbone(), source, tmp_path / "whole", BuildOptions(index="exact", progress=False)
+    )
+    assert contents(tmp_path / "store") == contents(whole.path)
+
+
+@pytest.mark.slow
+def test_a_model_that_is_elsewhere_or_another_one_is_refused(machines, model, tmp_path):
+    options = ClusterOptions(machines.address)
+    with pytest.raises(InputError, match="does not see"), crew(options, tmp_path, None, tiny_store.backbone()):
+        pass
+    with pytest.raises(InputError, match="has another model in"), crew(options, model, None, tiny_store.backbone(3)):
+        pass
+
+
 @pytest.fixture(scope="module")
 def doomed(machines) -> Any:
     """A second machine, for the last test that needs one to kill."""
@@ -59,6 +106,7 @@ def doomed(machines) -> Any:
 
 @pytest.fixture(scope="module")
 def workers(machines, one_thread, doomed, model) -> Iterator[Workers]:
+    """They hold all processors until the last test: those with workers of their own come first."""
     with crew(ClusterOptions(machines.address), model, None, tiny_store.backbone()) as found:
         assert len(found) == 2
         yield found
@@ -103,49 +151,3 @@ def test_a_store_built_while_a_machine_is_killed_has_the_same_bytes(machines, do
     assert contents(built.path) == contents(whole.path)
     assert sorted(os.listdir(tmp_path)) == ["built", "whole"]
     verify(built.path, progress=False)
-
-
-@pytest.mark.slow
-def test_what_ends_every_worker_is_given_up(machines, model, monkeypatch):
-    monkeypatch.setattr(crew_module, "_LIVES", 2)
-    options = ClusterOptions(machines.address)
-    ended = pytest.raises(InputError, match=r"Chunk 0 has ended 2 workers.*enough memory")
-    with crew(options, model, None, tiny_store.backbone()) as workers, ended:
-        list(workers.map(Ends(), range(1)))
-
-
-@pytest.mark.slow
-def test_a_killed_driver_goes_on_to_the_same_bytes(machines, model, tmp_path):
-    pairs = tiny_store.pairs(30_000)
-    write_pairs(tmp_path / "text.tsv", pairs)
-    options = ["--text", "text.tsv", "--index", "exact", "--out", "store", "--quiet"]
-    command = [sys.executable, "-m", "npda", "build", "--model", str(model), *options]
-    process = subprocess.Popen([*command, "--ray", machines.address], cwd=tmp_path, env=child_env())
-    records, deadline = tmp_path / ".store.building" / "records", time.monotonic() + 300
-    while not (records.is_dir() and list(records.glob("0*.json"))):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "store").exists()
-    (record, *_) = sorted(records.glob("0*.json"))
-    keys = tmp_path / ".store.building" / "store" / "shards" / record.stem / "keys.npy"
-    written = keys.stat().st_mtime_ns
-
-    subprocess.run([*command, "--ray", machines.address], cwd=tmp_path, env=child_env(), check=True)
-    assert (tmp_path / "store" / "shards" / record.stem / "keys.npy").stat().st_mtime_ns == written
-    source = Source("text.tsv", pairs, "text")
-    whole = Datastore.build_from(
-        tiny_store.backbone(), source, tmp_path / "whole", BuildOptions(index="exact", progress=False)
-    )
-    assert contents(tmp_path / "store") == contents(whole.path)
-
-
-@pytest.mark.slow
-def test_a_model_that_is_elsewhere_or_another_one_is_refused(machines, model, tmp_path):
-    options = ClusterOptions(machines.address)
-    with pytest.raises(InputError, match="does not see"), crew(options, tmp_path, None, tiny_store.backbone()):
-        pass
-    with pytest.raises(InputError, match="has another model in"), crew(options, model, None, tiny_store.backbone(3)):
-        pass

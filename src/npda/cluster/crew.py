@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import secrets
 import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ class ClusterOptions:
 @dataclass(frozen=True)
 class Place:
     """Where workers find the model. digest: that it must have; versions: that must be installed; threads: that compute
-    together, as many as here, since sums of products round differently in other parts
+    together, as many as here, since sums of products round differently in other parts; folder: that relative paths of
+    tasks start from
     """
 
     model: Path
@@ -64,6 +66,7 @@ class Place:
     digest: str
     versions: dict[str, str]
     threads: int
+    folder: str
 
 
 class Worker:
@@ -71,6 +74,8 @@ class Worker:
 
     def __init__(self, place: Place) -> None:
         torch.set_num_threads(place.threads)
+        with suppress(OSError):  # a machine without this folder may still see those of the store
+            os.chdir(place.folder)
         self._place = place
         self._backbone: Any = None
 
@@ -263,7 +268,7 @@ def crew(options: ClusterOptions, model: Path, source_language: str | None, back
     """Workers with the model of a directory, which is also open here, for as long as this lasts."""
     with connected(options.address):
         threads = options.cpus or torch.get_num_threads()
-        of_all = options.device, options.precision, backbone.model_digest(), versions(), threads
+        of_all = options.device, options.precision, backbone.model_digest(), versions(), threads, os.getcwd()
         found = Crew(options, Place(model.absolute(), source_language, *of_all))
         try:
             yield found
