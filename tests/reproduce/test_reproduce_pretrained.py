@@ -140,7 +140,7 @@ def test_a_voice_is_asked_for_before_anything_runs(folder: Path, tmp_path: Path,
 
     monkeypatch.setenv("NPDA_MODELS", str(tmp_path))
     recipe = load_recipe(folder / "whisper.yaml", list(SYSTEMS), TABLES, ['voice=""'])
-    with pytest.raises(InputError, match="give the recipe a voice"):
+    with pytest.raises(InputError, match="give the recipe one, such as espeak"):
         plan_recipe(recipe)
 
 
