@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from benchmarks.search import KEYS
 from benchmarks.small_cluster import small_cluster
 from npda.cluster.part import PartSearcher, merged, ranges
 from npda.cluster.search import SearchOnCluster, spread
+from npda.datastore.format import SHARDS, write_info
 from npda.datastore.retrieval.local import LocalRetriever
 from npda.datastore.store import Datastore
 from npda.decoding.knn.combiners import KnnOptions
@@ -51,8 +53,23 @@ def measure(count: int, parts: Sequence[int], repeats: int, figures: Path | None
     if lack := keys.lack_of_disk(count):
         yield Skipped("cluster search", lack)
         return
-    store, _ = keys.indexed(keys.store(count), "auto")
-    states = keys.queries(320)
+    indexed, _ = keys.indexed(keys.store(count), "auto")
+    with TemporaryDirectory() as folder:
+        yield from _measured(_for_all(indexed, Path(folder) / "store"), parts, repeats, figures)
+
+
+def _for_all(indexed: Datastore, path: Path) -> Datastore:
+    """The store as other processes open it; its files stay where they are."""
+    path.mkdir()
+    for name in (SHARDS, indexed.info.index.directory):
+        assert name is not None  # it has an index
+        (path / name).symlink_to(indexed.path / name)
+    write_info(path, indexed.info)
+    return Datastore.open(path)
+
+
+def _measured(store: Datastore, parts: Sequence[int], repeats: int, figures: Path | None) -> Iterator[Result]:
+    count, states = len(store), keys.queries(320)
     found: dict[str, Any] = {"keys": count, "k": K, "measured": {}, "single": {}, "local": {}}
     local = LocalRetriever(store, threads=torch.get_num_threads())
     for number in parts:
