@@ -40,20 +40,15 @@ def _twice(doing: Doing) -> Found:
         return Found(Verdict.LOST, f"{wrong}; {ended.words}") if wrong else judged(ended)
 
 
+def _adding(world: World) -> list[str]:
+    text = str(world.file("more.tsv"))
+    return ["build", "--model", str(world.model), "--text", text, "--append", "--out", "store", "-q"]
+
+
 def _writers(world: World) -> Found:
     """Adding and removing: one after the other, or one of them is refused; the store is whole in any case."""
     with world.scratch("store") as folder:
-        add = [
-            "build",
-            "--model",
-            str(world.model),
-            "--text",
-            str(world.file("more.tsv")),
-            "--append",
-            "--out",
-            "store",
-            "-q",
-        ]
+        add = _adding(world)
         remove = ["remove", "store", "--source", "domain"]
         works = [lambda: run(app, add), lambda: run(app, remove), lambda: run(app, add)]
         every = together(works, folder)
@@ -80,17 +75,7 @@ def _readers(world: World, pause: float) -> Found:
     """Whatever a reader opens is one version, whole, until it lets go."""
     with world.scratch("store") as folder:
         store = folder / "store"
-        add = [
-            "build",
-            "--model",
-            str(world.model),
-            "--text",
-            str(world.file("more.tsv")),
-            "--append",
-            "--out",
-            "store",
-            "-q",
-        ]
+        add = _adding(world)
         remove = ["remove", "store", "--source", "more.tsv"]
         smaller = ["compress", "store", "--out", "small", "--dim", "8", "-q"]
         readers = [begin(lambda: _reading(store, pause), folder) for _ in range(2)]
